@@ -1,0 +1,2 @@
+//! The ringccl command.
+fn main() {}

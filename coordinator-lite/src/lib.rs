@@ -1,0 +1,1 @@
+//! Rendezvous of the ranks of a job.

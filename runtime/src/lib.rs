@@ -1,0 +1,1 @@
+//! Collective communication for ranks of one host: communicators, plans, primitives, reports.

@@ -1,0 +1,1 @@
+//! Lock-free single-producer rings with step/credit in a named shared-memory segment.
