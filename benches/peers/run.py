@@ -82,25 +82,33 @@ def cpu_seconds():
     return (sum(x) - x[3] - x[4]) / os.sysconf("SC_CLK_TCK"), r.ru_utime + r.ru_stime
 
 
+def missing(peer):
+    """What is not installed, and the remedy; None if the peer can start."""
+    program = PEERS[peer][0](2)
+    lacks = [f for f in program if f.startswith("/") and not os.path.exists(f)]
+    if lacks:
+        remedy = "cargo build --release, or set RINGCCL_BIN" if peer == "ringccl" else "setup.sh installs the peers"
+        return f"{peer}: {lacks[0]} is not there: {remedy}"
+
+
 def row_of(line):
-    """The row in one line of output: a launcher may put a prefix (its rank) before it. None if there is none."""
-    at = line.find(b'{"peer"')
+    """The row in one line of output: a launcher may put its rank before it. None if there is none."""
+    text = line.decode(errors="replace")
+    at = text.find('{"peer"')
     try:
-        return json.loads(line[at:]) if at >= 0 else None
+        return json.JSONDecoder().raw_decode(text, at)[0] if at >= 0 else None
     except ValueError:
         return None
 
 
 def launch(peer, n, points, budget, stall):
     """One launch over the points: (rows, what went wrong or None)."""
+    if lacks := missing(peer):
+        return [], lacks
     cmd, env = PEERS[peer]
-    cmd = cmd(n)
-    if not os.access(cmd[0], os.X_OK) and "/" in cmd[0]:
-        how = "cargo build --release, or set RINGCCL_BIN" if peer == "ringccl" else "setup.sh installs the peers"
-        return [], f"{cmd[0]} is not there: {how}"
     env = dict(os.environ, OMP_NUM_THREADS="1", BENCH_PEER=peer, **env)
     t, (all0, ours0) = time.time(), cpu_seconds()
-    p = subprocess.Popen([*cmd, str(budget), *(f"{o}:{b}" for o, b in points)], env=env, stdout=subprocess.PIPE,
+    p = subprocess.Popen([*cmd(n), str(budget), *(f"{o}:{b}" for o, b in points)], env=env, stdout=subprocess.PIPE,
                          stdin=subprocess.DEVNULL, start_new_session=True)
     rows, wrong, buf = [], None, b""
     try:
