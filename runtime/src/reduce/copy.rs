@@ -97,7 +97,7 @@ unsafe fn copy_by_lines(tuning: &Tuning, src: *const u8, dsts: &[Dst], bytes: us
         // SAFETY: the whole range lies within the buffers.
         return unsafe { copy_range(src, dsts, 0, bytes) };
     };
-    let interleave = middle >= tuning.interleave_bytes_min;
+    let interleave = tuning.interleaves(middle, 1, layout.stream);
     // SAFETY: the features were checked above, the three ranges make up `bytes`, and the caller vouches
     // for that much of every buffer.
     unsafe {

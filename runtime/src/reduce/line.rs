@@ -25,6 +25,8 @@ pub(super) trait Line: Copy {
     type Elem: Scalar;
     /// Whether [`Line::stream`] bypasses the caches.
     const STREAMS: bool;
+    /// Whether the `_part` forms are quick; if not, parts of a line are folded element by element.
+    const MASKS: bool;
 
     unsafe fn load(from: *const u8) -> Self;
     /// Loads fewer elements than a line has; the other lanes hold zeros.
@@ -168,6 +170,8 @@ pub(super) trait Op {
     ///
     /// As for [`Line`].
     unsafe fn apply<L: Line>(acc: L, next: L) -> L;
+    /// The same for single elements.
+    fn apply_scalar<T: Scalar>(acc: T, next: T) -> T;
 }
 
 macro_rules! op {
@@ -180,6 +184,10 @@ macro_rules! op {
             unsafe fn apply<L: Line>(acc: L, next: L) -> L {
                 // SAFETY: the caller vouches for the instruction set.
                 unsafe { acc.$method(next) }
+            }
+            #[inline(always)]
+            fn apply_scalar<T: Scalar>(acc: T, next: T) -> T {
+                acc.$method(next)
             }
         }
     )*};

@@ -13,7 +13,7 @@ use super::{Dst, Store, Tuning};
 /// Distance between the lines of an interleaved block.
 const PAGE: usize = 4096;
 /// Below this size the head that aligns the destination costs more than it saves.
-const ALIGN_BYTES_MIN: usize = 1024;
+pub(super) const ALIGN_BYTES_MIN: usize = 1024;
 
 /// One pass over a buffer, in units of lines and of parts of a line.
 pub(super) trait Work {

@@ -10,8 +10,12 @@ pub struct Tuning {
     pub isa: Isa,
     /// Calls of fewer bytes than this use plain stores even where streaming is asked for.
     pub stream_bytes_min: usize,
-    /// Calls of at least this many bytes read several pages at once, line by line.
+    /// Streaming calls of at least this many bytes read several pages at once, line by line.
     pub interleave_bytes_min: usize,
+    /// The same for calls with plain stores.
+    pub interleave_cached_bytes_min: usize,
+    /// Calls with more sources than this never do: the sources are as many pages already.
+    pub interleave_sources_max: usize,
 }
 
 impl Tuning {
@@ -19,7 +23,21 @@ impl Tuning {
     #[must_use]
     #[inline]
     pub fn host() -> Self {
-        Tuning { isa: Isa::detect(), stream_bytes_min: 4096, interleave_bytes_min: 64 << 10 }
+        Tuning {
+            isa: Isa::detect(),
+            stream_bytes_min: 4 << 10,
+            interleave_bytes_min: 64 << 10,
+            interleave_cached_bytes_min: 4 << 20,
+            interleave_sources_max: 1,
+        }
+    }
+
+    /// Whether a pass reads several pages at once.
+    #[inline]
+    pub(super) fn interleaves(&self, bytes: usize, sources: usize, stream: [bool; 2]) -> bool {
+        let streams = stream != [false; 2];
+        let bytes_min = if streams { self.interleave_bytes_min } else { self.interleave_cached_bytes_min };
+        sources <= self.interleave_sources_max && bytes >= bytes_min
     }
 
     /// From how many bytes on a copy uses the line loop and not the platform's `memcpy`.
@@ -27,7 +45,7 @@ impl Tuning {
     pub(super) fn copy_lines_min(&self, store: Store) -> usize {
         match store {
             Store::Streaming => self.stream_bytes_min,
-            Store::Cached => self.interleave_bytes_min,
+            Store::Cached => self.interleave_cached_bytes_min,
         }
     }
 }

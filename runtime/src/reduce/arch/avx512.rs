@@ -21,6 +21,7 @@ macro_rules! memory {
     ($elem:ty, $mask:ty, $vector:ty, $load:ident, $load_part:ident, $store:ident, $store_part:ident) => {
         type Elem = $elem;
         const STREAMS: bool = true;
+        const MASKS: bool = true;
 
         #[inline(always)]
         unsafe fn load(from: *const u8) -> Self {
@@ -168,6 +169,7 @@ macro_rules! narrow_memory {
     ($elem:ty) => {
         type Elem = $elem;
         const STREAMS: bool = true;
+        const MASKS: bool = true;
 
         #[inline(always)]
         unsafe fn load(from: *const u8) -> Self {
