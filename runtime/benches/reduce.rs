@@ -10,6 +10,10 @@ use std::time::Duration;
 
 use ringccl::reduce::{DType, Dst, Isa, ReduceOp, Reducer, Store, Tuning, copy_with};
 
+/// How results are written, and whether pages are read interleaved.
+const WAYS: [(Store, bool); 3] =
+    [(Store::Cached, false), (Store::Streaming, false), (Store::Streaming, true)];
+
 /// A buffer of whole pages, faulted in.
 struct Buffer(Vec<u64>);
 
@@ -82,12 +86,10 @@ fn compare(title: &str, mut cases: Vec<Case>, budget: Option<Duration>) {
 
 /// Streams whatever the size, and interleaves always or never.
 fn tuning(interleave: bool) -> Tuning {
-    let bytes_min = if interleave { 0 } else { usize::MAX };
     Tuning {
         isa: Isa::detect(),
         stream_bytes_min: 0,
-        interleave_bytes_min: bytes_min,
-        interleave_cached_bytes_min: bytes_min.max(1),
+        interleave_bytes_min: if interleave { 0 } else { usize::MAX },
         interleave_sources_max: usize::MAX,
     }
 }
@@ -110,9 +112,7 @@ impl Buffer {
 fn copies(bytes: usize, budget: Option<Duration>) {
     let mut cases = vec![memcpy(bytes)];
     let (src, dst) = (Buffer::new(bytes).leak(), Buffer::new(bytes).leak());
-    for (store, interleave) in
-        [(Store::Cached, false), (Store::Cached, true), (Store::Streaming, false), (Store::Streaming, true)]
-    {
+    for (store, interleave) in WAYS {
         let tuning = tuning(interleave);
         let order = if interleave { "interleaved" } else { "in order" };
         cases.push(Case::new(format!("copy {store:?} {order}"), 2 * bytes, move || {
@@ -128,9 +128,7 @@ fn pieces(bytes: usize, piece: usize, nsrcs: usize, budget: Option<Duration>) {
     let mut cases = vec![memcpy(bytes)];
     let srcs: Vec<*mut u8> = (0..nsrcs).map(|_| Buffer::new(bytes).leak()).collect();
     let dst = Buffer::new(bytes).leak();
-    for (store, interleave) in
-        [(Store::Cached, false), (Store::Cached, true), (Store::Streaming, false), (Store::Streaming, true)]
-    {
+    for (store, interleave) in WAYS {
         let reducer = Reducer::with_tuning(DType::F32, ReduceOp::Sum, nsrcs, tuning(interleave));
         let srcs = srcs.clone();
         let order = if interleave { "interleaved" } else { "in order" };
@@ -151,9 +149,7 @@ fn folds(dtype: DType, nsrcs: usize, bytes: usize, budget: Option<Duration>) {
     let srcs: Vec<*const u8> = (0..nsrcs).map(|_| Buffer::new(bytes).leak().cast_const()).collect();
     let dst = Buffer::new(bytes).leak();
     let count = bytes / dtype.size_bytes();
-    for (store, interleave) in
-        [(Store::Cached, false), (Store::Cached, true), (Store::Streaming, false), (Store::Streaming, true)]
-    {
+    for (store, interleave) in WAYS {
         let reducer = Reducer::with_tuning(dtype, ReduceOp::Sum, nsrcs, tuning(interleave));
         let srcs = srcs.clone();
         let order = if interleave { "interleaved" } else { "in order" };

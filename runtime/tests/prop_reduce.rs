@@ -124,12 +124,10 @@ fn isas() -> impl Iterator<Item = Isa> {
 }
 
 fn tuning(isa: Isa, interleave: bool) -> Tuning {
-    let bytes_min = if interleave { 0 } else { usize::MAX };
     Tuning {
         isa,
         stream_bytes_min: 0,
-        interleave_bytes_min: bytes_min,
-        interleave_cached_bytes_min: bytes_min,
+        interleave_bytes_min: if interleave { 0 } else { usize::MAX },
         interleave_sources_max: usize::MAX,
     }
 }

@@ -146,7 +146,7 @@ impl<L: Line, O: Op, S: Sources> Fold<L, O, S> {
                 let line = load(src, u);
                 if O::AVERAGES && index == self.scaled {
                     // SAFETY: the caller vouches for the instruction set.
-                    unsafe { line.prod(self.factor) }
+                    unsafe { line.prod(self.factor).settle() }
                 } else {
                     line
                 }
@@ -156,7 +156,7 @@ impl<L: Line, O: Op, S: Sources> Fold<L, O, S> {
         for index in 1..self.srcs.len() {
             for (a, next) in acc.iter_mut().zip(fetch(index)) {
                 // SAFETY: the caller vouches for the instruction set.
-                *a = unsafe { O::apply(*a, next) };
+                *a = unsafe { O::apply(if index > 1 { a.settle() } else { *a }, next) };
             }
         }
         if O::AVERAGES

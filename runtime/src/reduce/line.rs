@@ -41,6 +41,13 @@ pub(super) trait Line: Copy {
     unsafe fn min(self, other: Self) -> Self;
     unsafe fn max(self, other: Self) -> Self;
 
+    /// Rounds to the element type where `sum` and `prod` leave that to the next `settle` or store; called
+    /// before a result enters another operation.
+    #[inline(always)]
+    unsafe fn settle(self) -> Self {
+        self
+    }
+
     /// A line whose memory image is `pattern` eight times.
     #[inline(always)]
     unsafe fn splat(pattern: u64) -> Self {

@@ -12,8 +12,6 @@ pub struct Tuning {
     pub stream_bytes_min: usize,
     /// Streaming calls of at least this many bytes read several pages at once, line by line.
     pub interleave_bytes_min: usize,
-    /// The same for calls with plain stores.
-    pub interleave_cached_bytes_min: usize,
     /// Calls with more sources than this never do: the sources are as many pages already.
     pub interleave_sources_max: usize,
 }
@@ -27,7 +25,6 @@ impl Tuning {
             isa: Isa::detect(),
             stream_bytes_min: 4 << 10,
             interleave_bytes_min: 64 << 10,
-            interleave_cached_bytes_min: 4 << 20,
             interleave_sources_max: 1,
         }
     }
@@ -35,17 +32,13 @@ impl Tuning {
     /// Whether a pass reads several pages at once.
     #[inline]
     pub(super) fn interleaves(&self, bytes: usize, sources: usize, stream: [bool; 2]) -> bool {
-        let streams = stream != [false; 2];
-        let bytes_min = if streams { self.interleave_bytes_min } else { self.interleave_cached_bytes_min };
-        sources <= self.interleave_sources_max && bytes >= bytes_min
+        stream != [false; 2] && sources <= self.interleave_sources_max && bytes >= self.interleave_bytes_min
     }
 
-    /// From how many bytes on a copy uses the line loop and not the platform's `memcpy`.
+    /// Whether a copy to one destination uses the line loop and not the platform's `memcpy`, which the loop
+    /// only beats by streaming.
     #[inline]
-    pub(super) fn copy_lines_min(&self, store: Store) -> usize {
-        match store {
-            Store::Streaming => self.stream_bytes_min,
-            Store::Cached => self.interleave_cached_bytes_min,
-        }
+    pub(super) fn copies_lines(&self, store: Store, bytes: usize) -> bool {
+        store == Store::Streaming && bytes >= self.stream_bytes_min
     }
 }

@@ -178,8 +178,8 @@ impl Line for I64x8 {
     combine!(sum => _mm256_add_epi64, prod => mullo_epi64, min => min_epi64, max => max_epi64);
 }
 
-/// The 16-bit floats: `unpack` and `pack` say how one register becomes a pair of binary32, and `round`
-/// what a hop leaves of a binary32.
+/// The 16-bit floats: `unpack` and `pack` say how one register becomes a pair of binary32, `after`
+/// what an operation leaves of a binary32, and `settled` what the next one receives.
 macro_rules! narrow_line {
     ($name:ident, $elem:ty) => {
         impl $name {
@@ -228,15 +228,21 @@ macro_rules! narrow_line {
             }
 
             #[inline(always)]
+            unsafe fn settle(self) -> Self {
+                // SAFETY: the caller vouches for the instruction set.
+                unsafe { Self(self.0.map(|pair| pair.map(|wide| Self::settled(wide)))) }
+            }
+
+            #[inline(always)]
             unsafe fn sum(self, other: Self) -> Self {
                 // SAFETY: the caller vouches for the instruction set.
-                unsafe { self.each(other, |a, b| Self::round(_mm256_add_ps(a, b))) }
+                unsafe { self.each(other, |a, b| Self::after(_mm256_add_ps(a, b))) }
             }
 
             #[inline(always)]
             unsafe fn prod(self, other: Self) -> Self {
                 // SAFETY: the caller vouches for the instruction set.
-                unsafe { self.each(other, |a, b| Self::round(_mm256_mul_ps(a, b))) }
+                unsafe { self.each(other, |a, b| Self::after(_mm256_mul_ps(a, b))) }
             }
 
             // The smaller of two representable numbers is representable: nothing to round.
@@ -284,8 +290,14 @@ impl F16x32 {
         }
     }
 
+    /// An operation's result is left wide: `pack` rounds it, and `settle` where another hop follows.
     #[inline(always)]
-    unsafe fn round(wide: __m256) -> __m256 {
+    unsafe fn after(wide: __m256) -> __m256 {
+        wide
+    }
+
+    #[inline(always)]
+    unsafe fn settled(wide: __m256) -> __m256 {
         // SAFETY: the caller vouches for the instruction set.
         unsafe { _mm256_cvtph_ps(Self::narrow(wide)) }
     }
@@ -316,9 +328,14 @@ impl Bf16x32 {
         }
     }
 
+    #[inline(always)]
+    unsafe fn settled(wide: __m256) -> __m256 {
+        wide
+    }
+
     /// The nearest bf16 value, ties to even; a NaN stays one.
     #[inline(always)]
-    unsafe fn round(wide: __m256) -> __m256 {
+    unsafe fn after(wide: __m256) -> __m256 {
         // SAFETY: the caller vouches for the instruction set.
         unsafe {
             let bits = _mm256_castps_si256(wide);
