@@ -161,6 +161,21 @@ fn folds(dtype: DType, nsrcs: usize, bytes: usize, budget: Option<Duration>) {
     compare(&format!("fold of {nsrcs} {dtype} sources, {} KiB each", bytes >> 10), cases, budget);
 }
 
+/// A fold into its own first source; streaming falls back to plain stores there.
+fn in_place(bytes: usize, budget: Option<Duration>) {
+    let mut cases = vec![memcpy(bytes)];
+    let (dst, other) = (Buffer::new(bytes).leak(), Buffer::new(bytes).leak());
+    for store in [Store::Cached, Store::Streaming] {
+        let reducer = Reducer::with_tuning(DType::F32, ReduceOp::Max, 2, tuning(false));
+        cases.push(Case::new(format!("fold {store:?} in place"), 3 * bytes, move || {
+            let srcs = [dst.cast_const(), other.cast_const()];
+            // SAFETY: both leaked buffers hold `bytes` bytes; the destination is the first source.
+            unsafe { reducer.fold(black_box(&srcs), None, &[Dst { ptr: dst, store }], bytes / 4, true) }
+        }));
+    }
+    compare(&format!("in place, 2 sources, {} KiB each", bytes >> 10), cases, budget);
+}
+
 fn tiny(budget: Option<Duration>) {
     println!("tiny folds, f32 sum, nanoseconds a call");
     let repeats = if budget.is_some() { 2_000_000 } else { 1 };
@@ -187,6 +202,7 @@ fn main() {
     let budget = full.then(|| Duration::from_millis(900));
     let largest = if full { 64 << 20 } else { 256 << 10 };
     tiny(budget);
+    in_place(largest, budget);
     for bytes in [64 << 10, 1 << 20, 64 << 20].into_iter().filter(|&bytes| bytes <= largest) {
         copies(bytes, budget);
     }
