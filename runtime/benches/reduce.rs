@@ -6,9 +6,13 @@
 //! machine's memory speed hits all of them alike.
 
 use std::hint::black_box;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ringccl::reduce::{DType, Dst, Isa, ReduceOp, Reducer, Store, Tuning, copy_with};
+
+/// How results are written, and whether pages are read interleaved.
+const WAYS: [(Store, bool); 3] =
+    [(Store::Cached, false), (Store::Streaming, false), (Store::Streaming, true)];
 
 /// A buffer of whole pages, faulted in.
 struct Buffer(Vec<u64>);
@@ -44,12 +48,21 @@ impl Case {
     }
 }
 
+/// CPU time of this thread: other processes take cores from a run, not time from this clock.
+fn cpu_nanos() -> f64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` is a timespec to write to; the clock exists on every Linux.
+    let rc = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut now) };
+    assert_eq!(rc, 0, "the thread's CPU clock is readable");
+    now.tv_sec as f64 * 1e9 + now.tv_nsec as f64
+}
+
 fn time(run: &dyn Fn(), repeats: u32) -> f64 {
-    let start = Instant::now();
+    let start = cpu_nanos();
     for _ in 0..repeats {
         run();
     }
-    start.elapsed().as_nanos() as f64 / f64::from(repeats)
+    (cpu_nanos() - start) / f64::from(repeats)
 }
 
 /// Times all cases in turns; the first is the yardstick.
@@ -58,7 +71,7 @@ fn compare(title: &str, mut cases: Vec<Case>, budget: Option<Duration>) {
     let share = budget.unwrap_or_default().as_nanos() as f64 / (cases.len() * rounds) as f64;
     for _ in 0..rounds {
         for case in &mut cases {
-            let once = time(&*case.run, 1);
+            let once = time(&*case.run, 1).max(1.0);
             let repeats = (share / once).clamp(1.0, 1e6) as u32;
             case.nanos.push(time(&*case.run, repeats));
         }
@@ -71,9 +84,14 @@ fn compare(title: &str, mut cases: Vec<Case>, budget: Option<Duration>) {
     }
 }
 
+/// Streams whatever the size, and interleaves always or never.
 fn tuning(interleave: bool) -> Tuning {
-    let interleave_bytes_min = if interleave { 0 } else { usize::MAX };
-    Tuning { stream_bytes_min: 0, interleave_bytes_min, ..Tuning::host() }
+    Tuning {
+        isa: Isa::detect(),
+        stream_bytes_min: 0,
+        interleave_bytes_min: if interleave { 0 } else { usize::MAX },
+        interleave_sources_max: usize::MAX,
+    }
 }
 
 fn memcpy(bytes: usize) -> Case {
@@ -94,9 +112,7 @@ impl Buffer {
 fn copies(bytes: usize, budget: Option<Duration>) {
     let mut cases = vec![memcpy(bytes)];
     let (src, dst) = (Buffer::new(bytes).leak(), Buffer::new(bytes).leak());
-    for (store, interleave) in
-        [(Store::Cached, false), (Store::Cached, true), (Store::Streaming, false), (Store::Streaming, true)]
-    {
+    for (store, interleave) in WAYS {
         let tuning = tuning(interleave);
         let order = if interleave { "interleaved" } else { "in order" };
         cases.push(Case::new(format!("copy {store:?} {order}"), 2 * bytes, move || {
@@ -107,14 +123,33 @@ fn copies(bytes: usize, budget: Option<Duration>) {
     compare(&format!("copy {} KiB", bytes >> 10), cases, budget);
 }
 
+/// Walks over 64 MiB in pieces, as a collective does: the pieces are small, the memory is not in the cache.
+fn pieces(bytes: usize, piece: usize, nsrcs: usize, budget: Option<Duration>) {
+    let mut cases = vec![memcpy(bytes)];
+    let srcs: Vec<*mut u8> = (0..nsrcs).map(|_| Buffer::new(bytes).leak()).collect();
+    let dst = Buffer::new(bytes).leak();
+    for (store, interleave) in WAYS {
+        let reducer = Reducer::with_tuning(DType::F32, ReduceOp::Sum, nsrcs, tuning(interleave));
+        let srcs = srcs.clone();
+        let order = if interleave { "interleaved" } else { "in order" };
+        cases.push(Case::new(format!("{store:?} {order}"), (nsrcs + 1) * bytes, move || {
+            for at in (0..bytes).step_by(piece) {
+                let part: Vec<*const u8> = srcs.iter().map(|src| src.wrapping_add(at).cast_const()).collect();
+                let dst = Dst { ptr: dst.wrapping_add(at), store };
+                // SAFETY: all leaked buffers hold `bytes` bytes, a multiple of `piece`, and are different.
+                unsafe { reducer.fold(&part, None, &[dst], piece / 4, true) }
+            }
+        }));
+    }
+    compare(&format!("{nsrcs} sources, {} MiB in pieces of {} KiB", bytes >> 20, piece >> 10), cases, budget);
+}
+
 fn folds(dtype: DType, nsrcs: usize, bytes: usize, budget: Option<Duration>) {
     let mut cases = vec![memcpy(bytes)];
     let srcs: Vec<*const u8> = (0..nsrcs).map(|_| Buffer::new(bytes).leak().cast_const()).collect();
     let dst = Buffer::new(bytes).leak();
     let count = bytes / dtype.size_bytes();
-    for (store, interleave) in
-        [(Store::Cached, false), (Store::Cached, true), (Store::Streaming, false), (Store::Streaming, true)]
-    {
+    for (store, interleave) in WAYS {
         let reducer = Reducer::with_tuning(dtype, ReduceOp::Sum, nsrcs, tuning(interleave));
         let srcs = srcs.clone();
         let order = if interleave { "interleaved" } else { "in order" };
@@ -124,6 +159,21 @@ fn folds(dtype: DType, nsrcs: usize, bytes: usize, budget: Option<Duration>) {
         }));
     }
     compare(&format!("fold of {nsrcs} {dtype} sources, {} KiB each", bytes >> 10), cases, budget);
+}
+
+/// A fold into its own first source; streaming falls back to plain stores there.
+fn in_place(bytes: usize, budget: Option<Duration>) {
+    let mut cases = vec![memcpy(bytes)];
+    let (dst, other) = (Buffer::new(bytes).leak(), Buffer::new(bytes).leak());
+    for store in [Store::Cached, Store::Streaming] {
+        let reducer = Reducer::with_tuning(DType::F32, ReduceOp::Max, 2, tuning(false));
+        cases.push(Case::new(format!("fold {store:?} in place"), 3 * bytes, move || {
+            let srcs = [dst.cast_const(), other.cast_const()];
+            // SAFETY: both leaked buffers hold `bytes` bytes; the destination is the first source.
+            unsafe { reducer.fold(black_box(&srcs), None, &[Dst { ptr: dst, store }], bytes / 4, true) }
+        }));
+    }
+    compare(&format!("in place, 2 sources, {} KiB each", bytes >> 10), cases, budget);
 }
 
 fn tiny(budget: Option<Duration>) {
@@ -152,8 +202,14 @@ fn main() {
     let budget = full.then(|| Duration::from_millis(900));
     let largest = if full { 64 << 20 } else { 256 << 10 };
     tiny(budget);
+    in_place(largest, budget);
     for bytes in [64 << 10, 1 << 20, 64 << 20].into_iter().filter(|&bytes| bytes <= largest) {
         copies(bytes, budget);
+    }
+    for piece in [4 << 10, 16 << 10, 64 << 10, 256 << 10] {
+        for nsrcs in [1, 2] {
+            pieces(largest, piece, nsrcs, budget);
+        }
     }
     for bytes in [256 << 10, 64 << 20].into_iter().filter(|&bytes| bytes <= largest) {
         for nsrcs in [2, 4, 8] {

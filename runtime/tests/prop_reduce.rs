@@ -124,7 +124,12 @@ fn isas() -> impl Iterator<Item = Isa> {
 }
 
 fn tuning(isa: Isa, interleave: bool) -> Tuning {
-    Tuning { isa, stream_bytes_min: 0, interleave_bytes_min: if interleave { 0 } else { usize::MAX } }
+    Tuning {
+        isa,
+        stream_bytes_min: 0,
+        interleave_bytes_min: if interleave { 0 } else { usize::MAX },
+        interleave_sources_max: usize::MAX,
+    }
 }
 
 /// Runs one case on one instruction set and returns every destination.

@@ -4,7 +4,7 @@ use super::arch::copy_kernel;
 use super::kernel::Sinks;
 use super::line::{LINE, Line};
 use super::sweep::{Layout, Work, sweep};
-use super::{Dst, Tuning};
+use super::{Dst, Store, Tuning};
 
 /// The aligned middle of a copy, as a copy loop receives it: whole lines.
 #[derive(Debug)]
@@ -64,8 +64,14 @@ pub(super) unsafe fn copy_all<L: Line, const U: usize>(job: &CopyJob) {
 /// - A destination is `src` itself or overlaps nothing.
 #[inline]
 pub unsafe fn copy(src: *const u8, dsts: &[Dst], bytes: usize) {
-    // SAFETY: the caller's promise is the same.
-    unsafe { copy_with(&Tuning::host(), src, dsts, bytes) }
+    // SAFETY: the caller's promise is the same; `copy_range` takes all of one destination.
+    unsafe {
+        // Short copies must not pay for looking at the CPU.
+        match dsts {
+            [dst] if dst.store == Store::Cached => copy_range(src, dsts, 0, bytes),
+            _ => copy_with(&Tuning::host(), src, dsts, bytes),
+        }
+    }
 }
 
 /// [`copy`] with an explicit instruction set and explicit thresholds.
@@ -79,7 +85,7 @@ pub unsafe fn copy(src: *const u8, dsts: &[Dst], bytes: usize) {
 /// As for [`copy`].
 pub unsafe fn copy_with(tuning: &Tuning, src: *const u8, dsts: &[Dst], bytes: usize) {
     assert!(matches!(dsts.len(), 1 | 2), "a copy has 1 or 2 destinations, not {}", dsts.len());
-    if dsts.len() == 2 || bytes >= tuning.copy_lines_min(dsts[0].store) {
+    if dsts.len() == 2 || tuning.copies_lines(dsts[0].store, bytes) {
         // SAFETY: the caller's promise is the same.
         unsafe { copy_by_lines(tuning, src, dsts, bytes) }
     } else {
@@ -97,7 +103,7 @@ unsafe fn copy_by_lines(tuning: &Tuning, src: *const u8, dsts: &[Dst], bytes: us
         // SAFETY: the whole range lies within the buffers.
         return unsafe { copy_range(src, dsts, 0, bytes) };
     };
-    let interleave = middle >= tuning.interleave_bytes_min;
+    let interleave = tuning.interleaves(middle, 1, layout.stream);
     // SAFETY: the features were checked above, the three ranges make up `bytes`, and the caller vouches
     // for that much of every buffer.
     unsafe {
@@ -114,6 +120,7 @@ unsafe fn copy_by_lines(tuning: &Tuning, src: *const u8, dsts: &[Dst], bytes: us
 }
 
 /// Copies the bytes from offset `start` to offset `end` with the platform's `memcpy`.
+#[inline]
 unsafe fn copy_range(src: *const u8, dsts: &[Dst], start: usize, end: usize) {
     for dst in dsts {
         if dst.ptr.cast_const() != src {

@@ -2,8 +2,8 @@
 
 use super::arch::fence_streams;
 use super::divide::Divider;
-use super::line::{LINE, Line, Op};
-use super::sweep::{Layout, Work, sweep};
+use super::line::{LINE, Line, Op, Scalar};
+use super::sweep::{ALIGN_BYTES_MIN, Layout, Work, sweep};
 use super::{Dst, Tuning};
 
 /// One fold, as a kernel receives it.
@@ -102,6 +102,21 @@ impl Sinks {
         }
     }
 
+    /// Stores one element at `at`.
+    ///
+    /// # Safety
+    ///
+    /// That element lies within both destinations.
+    #[inline(always)]
+    unsafe fn element<T: Scalar>(&self, elem: T, at: usize) {
+        for ptr in self.ptr {
+            if !ptr.is_null() {
+                // SAFETY: the caller vouches for the element.
+                unsafe { ptr.add(at).cast::<T>().write_unaligned(elem) }
+            }
+        }
+    }
+
     /// Makes non-temporal stores visible before the caller publishes the result.
     #[inline(always)]
     pub(super) fn fence(&self) {
@@ -116,6 +131,7 @@ struct Fold<L, O, S> {
     sinks: Sinks,
     scaled: usize,
     factor: L,
+    factor_bits: u64,
     divider: Option<Divider>,
     op: std::marker::PhantomData<O>,
 }
@@ -130,7 +146,7 @@ impl<L: Line, O: Op, S: Sources> Fold<L, O, S> {
                 let line = load(src, u);
                 if O::AVERAGES && index == self.scaled {
                     // SAFETY: the caller vouches for the instruction set.
-                    unsafe { line.prod(self.factor) }
+                    unsafe { line.prod(self.factor).settle() }
                 } else {
                     line
                 }
@@ -140,7 +156,7 @@ impl<L: Line, O: Op, S: Sources> Fold<L, O, S> {
         for index in 1..self.srcs.len() {
             for (a, next) in acc.iter_mut().zip(fetch(index)) {
                 // SAFETY: the caller vouches for the instruction set.
-                *a = unsafe { O::apply(*a, next) };
+                *a = unsafe { O::apply(if index > 1 { a.settle() } else { *a }, next) };
             }
         }
         if O::AVERAGES
@@ -151,6 +167,33 @@ impl<L: Line, O: Op, S: Sources> Fold<L, O, S> {
         }
         acc
     }
+
+    /// Folds the single element at byte offset `at`.
+    #[inline(always)]
+    unsafe fn element(&self, at: usize) {
+        let fetch = |index: usize| {
+            // SAFETY: the caller vouches for this element in every source.
+            let elem = unsafe { self.srcs.at(index).add(at).cast::<L::Elem>().read_unaligned() };
+            if O::AVERAGES && index == self.scaled { elem.prod(elem_of(self.factor_bits)) } else { elem }
+        };
+        let mut acc = fetch(0);
+        for index in 1..self.srcs.len() {
+            acc = O::apply_scalar(acc, fetch(index));
+        }
+        if O::AVERAGES
+            && let Some(by) = self.divider
+        {
+            acc = acc.divide(by);
+        }
+        // SAFETY: the caller vouches for this element in every destination.
+        unsafe { self.sinks.element(acc, at) }
+    }
+}
+
+/// The element that `pattern` repeats.
+#[inline(always)]
+fn elem_of<T: Scalar>(pattern: u64) -> T {
+    bytemuck::pod_read_unaligned(&bytemuck::bytes_of(&pattern)[..size_of::<T>()])
 }
 
 impl<L: Line, O: Op, S: Sources> Work for Fold<L, O, S> {
@@ -168,6 +211,13 @@ impl<L: Line, O: Op, S: Sources> Work for Fold<L, O, S> {
 
     #[inline(always)]
     unsafe fn part(&self, at: usize, elems: usize) {
+        if !L::MASKS {
+            for i in 0..elems {
+                // SAFETY: the caller vouches for these elements in every buffer.
+                unsafe { self.element(at + i * Self::ELEM) }
+            }
+            return;
+        }
         // SAFETY: the caller vouches for these elements in every buffer.
         unsafe {
             let [acc] = self.reduce::<1>(|src, _| L::load_part(src.add(at), elems));
@@ -198,7 +248,7 @@ pub(super) unsafe fn fold_all<L: Line, O: Op, const U: usize>(call: &Call<'_>) {
 unsafe fn fold_from<L: Line, O: Op, S: Sources, const U: usize>(srcs: S, call: &Call<'_>) {
     let elem = size_of::<L::Elem>();
     let bytes = call.count * elem;
-    let layout = if bytes < LINE { Layout::SHORT } else { plan(call, bytes, elem) };
+    let layout = if bytes < ALIGN_BYTES_MIN { Layout::SHORT } else { plan(call, bytes, elem) };
     // SAFETY: the caller vouches for the instruction set.
     let factor = unsafe { L::splat(call.factor) };
     let fold: Fold<L, O, S> = Fold {
@@ -206,6 +256,7 @@ unsafe fn fold_from<L: Line, O: Op, S: Sources, const U: usize>(srcs: S, call: &
         sinks: Sinks::new(call.dsts, layout),
         scaled: call.scaled,
         factor,
+        factor_bits: call.factor,
         divider: call.divider,
         op: std::marker::PhantomData,
     };
@@ -218,7 +269,8 @@ unsafe fn fold_from<L: Line, O: Op, S: Sources, const U: usize>(srcs: S, call: &
             if head > 0 {
                 fold.part(0, head / elem);
             }
-            sweep::<_, U>(&fold, head, bytes - head, bytes >= call.tuning.interleave_bytes_min);
+            let interleave = call.tuning.interleaves(bytes, call.srcs.len(), layout.stream);
+            sweep::<_, U>(&fold, head, bytes - head, interleave);
             fold.sinks.fence();
         }
     }

@@ -25,6 +25,8 @@ pub(super) trait Line: Copy {
     type Elem: Scalar;
     /// Whether [`Line::stream`] bypasses the caches.
     const STREAMS: bool;
+    /// Whether the `_part` forms are quick; if not, parts of a line are folded element by element.
+    const MASKS: bool;
 
     unsafe fn load(from: *const u8) -> Self;
     /// Loads fewer elements than a line has; the other lanes hold zeros.
@@ -38,6 +40,13 @@ pub(super) trait Line: Copy {
     unsafe fn prod(self, other: Self) -> Self;
     unsafe fn min(self, other: Self) -> Self;
     unsafe fn max(self, other: Self) -> Self;
+
+    /// Rounds to the element type where `sum` and `prod` leave that to the next `settle` or store; called
+    /// before a result enters another operation.
+    #[inline(always)]
+    unsafe fn settle(self) -> Self {
+        self
+    }
 
     /// A line whose memory image is `pattern` eight times.
     #[inline(always)]
@@ -168,6 +177,8 @@ pub(super) trait Op {
     ///
     /// As for [`Line`].
     unsafe fn apply<L: Line>(acc: L, next: L) -> L;
+    /// The same for single elements.
+    fn apply_scalar<T: Scalar>(acc: T, next: T) -> T;
 }
 
 macro_rules! op {
@@ -180,6 +191,10 @@ macro_rules! op {
             unsafe fn apply<L: Line>(acc: L, next: L) -> L {
                 // SAFETY: the caller vouches for the instruction set.
                 unsafe { acc.$method(next) }
+            }
+            #[inline(always)]
+            fn apply_scalar<T: Scalar>(acc: T, next: T) -> T {
+                acc.$method(next)
             }
         }
     )*};

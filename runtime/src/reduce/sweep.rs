@@ -13,7 +13,7 @@ use super::{Dst, Store, Tuning};
 /// Distance between the lines of an interleaved block.
 const PAGE: usize = 4096;
 /// Below this size the head that aligns the destination costs more than it saves.
-const ALIGN_BYTES_MIN: usize = 1024;
+pub(super) const ALIGN_BYTES_MIN: usize = 1024;
 
 /// One pass over a buffer, in units of lines and of parts of a line.
 pub(super) trait Work {
@@ -103,5 +103,46 @@ pub(super) unsafe fn sweep<W: Work, const U: usize>(work: &W, start: usize, byte
         if left > 0 {
             work.part(at, left / W::ELEM);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An address that is only looked at.
+    fn dst(address: usize, store: Store) -> Dst {
+        Dst { ptr: std::ptr::without_provenance_mut(address), store }
+    }
+
+    fn plan(dsts: &[Dst], in_place: [bool; 2], bytes: usize) -> (usize, [bool; 2]) {
+        let layout = Layout::plan(dsts, in_place, bytes, 4, &Tuning::host());
+        (layout.head, layout.stream)
+    }
+
+    #[test]
+    fn streams_only_where_it_can_and_pays() {
+        // Proves each reason to fall back to plain stores: size, alignment, in place.
+        let aligned = dst(0x10_0040, Store::Streaming);
+        assert_eq!(plan(&[aligned], [false; 2], 4096), (0, [true, false]));
+        assert_eq!(plan(&[aligned], [false; 2], 4092), (0, [false; 2]));
+        assert_eq!(plan(&[aligned], [true, false], 4096), (0, [false; 2]));
+        assert_eq!(plan(&[dst(0x10_0044, Store::Streaming)], [false; 2], 4096), (60, [true, false]));
+        assert_eq!(plan(&[dst(0x10_0042, Store::Streaming)], [false; 2], 4096), (0, [false; 2]));
+        assert_eq!(plan(&[dst(0x10_0044, Store::Cached)], [false; 2], 4096), (60, [false; 2]));
+        assert_eq!(plan(&[dst(0x10_0044, Store::Cached)], [false; 2], 1000), (0, [false; 2]));
+    }
+
+    #[test]
+    fn the_streaming_destination_sets_the_alignment() {
+        // Proves that of two destinations the one that streams is aligned, and the other streams only if it
+        // happens to share that alignment.
+        let plain = dst(0x10_0044, Store::Cached);
+        assert_eq!(plan(&[plain, dst(0x20_0048, Store::Streaming)], [false; 2], 8192), (56, [false, true]));
+        let [first, same, other] =
+            [0x10_0044, 0x20_0044, 0x20_0048].map(|address| dst(address, Store::Streaming));
+        assert_eq!(plan(&[first, same], [false; 2], 8192), (60, [true, true]));
+        assert_eq!(plan(&[first, other], [false; 2], 8192), (60, [true, false]));
+        assert_eq!(plan(&[first, other], [true, false], 8192), (56, [false, true]));
     }
 }

@@ -13,37 +13,25 @@ use crate::reduce::op::ReduceOp;
 /// Bytes of a register.
 const HALF: usize = LINE / 2;
 
-/// Masks for the two registers of a line of which `elems` 32-bit elements are touched.
+/// The first `bytes` bytes of a line, the rest zero.
 #[inline(always)]
-unsafe fn masks32(elems: usize) -> [__m256i; 2] {
-    // SAFETY: the caller vouches for the instruction set.
-    unsafe {
-        let elems = _mm256_set1_epi32(elems as i32);
-        let index = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-        let upper = _mm256_add_epi32(index, _mm256_set1_epi32(8));
-        [_mm256_cmpgt_epi32(elems, index), _mm256_cmpgt_epi32(elems, upper)]
-    }
+unsafe fn image_of(from: *const u8, bytes: usize) -> [u8; LINE] {
+    debug_assert!(bytes <= LINE);
+    let mut image = [0u8; LINE];
+    // SAFETY: at most a line; the caller vouches for `bytes` readable bytes.
+    unsafe { std::ptr::copy_nonoverlapping(from, image.as_mut_ptr(), bytes) };
+    image
 }
 
-/// The first `elems` elements of `elem_bytes` (4 or 8) each, as two registers of raw bits.
+/// Stores the first `bytes` bytes of a line.
 #[inline(always)]
-unsafe fn load_part_wide(from: *const u8, elems: usize, elem_bytes: usize) -> [__m256i; 2] {
-    // SAFETY: masked-out lanes are not accessed, so the upper address may lie outside the buffer; the
-    // caller vouches for the other lanes.
+unsafe fn store_image<L: Line>(line: L, to: *mut u8, bytes: usize) {
+    debug_assert!(bytes <= LINE);
+    let mut image = [0u8; LINE];
+    // SAFETY: the image is a line; the caller vouches for `bytes` writable bytes.
     unsafe {
-        let mask = masks32(elems * elem_bytes / 4);
-        let upper = from.wrapping_add(HALF);
-        [_mm256_maskload_epi32(from.cast(), mask[0]), _mm256_maskload_epi32(upper.cast(), mask[1])]
-    }
-}
-
-#[inline(always)]
-unsafe fn store_part_wide(value: [__m256i; 2], to: *mut u8, elems: usize, elem_bytes: usize) {
-    // SAFETY: as for `load_part_wide`.
-    unsafe {
-        let mask = masks32(elems * elem_bytes / 4);
-        _mm256_maskstore_epi32(to.cast(), mask[0], value[0]);
-        _mm256_maskstore_epi32(to.wrapping_add(HALF).cast(), mask[1], value[1]);
+        line.store(image.as_mut_ptr());
+        std::ptr::copy_nonoverlapping(image.as_ptr(), to, bytes);
     }
 }
 
@@ -76,6 +64,7 @@ macro_rules! memory {
     ($elem:ty, $into:path, $from:path) => {
         type Elem = $elem;
         const STREAMS: bool = true;
+        const MASKS: bool = false;
 
         #[inline(always)]
         unsafe fn load(from: *const u8) -> Self {
@@ -83,10 +72,12 @@ macro_rules! memory {
             unsafe { Self(load_bits(from).map(|bits| $from(bits))) }
         }
 
+        // VPMASKMOV takes 50 ns where lanes are masked out here, far more than a few scalar elements:
+        // `MASKS` is off, and the kernels do not come here.
         #[inline(always)]
         unsafe fn load_part(from: *const u8, elems: usize) -> Self {
             // SAFETY: the caller vouches for `elems` readable elements.
-            unsafe { Self(load_part_wide(from, elems, size_of::<$elem>()).map(|bits| $from(bits))) }
+            unsafe { Self::load(image_of(from, elems * size_of::<$elem>()).as_ptr()) }
         }
 
         #[inline(always)]
@@ -98,7 +89,7 @@ macro_rules! memory {
         #[inline(always)]
         unsafe fn store_part(self, to: *mut u8, elems: usize) {
             // SAFETY: the caller vouches for `elems` writable elements.
-            unsafe { store_part_wide(self.0.map(|half| $into(half)), to, elems, size_of::<$elem>()) }
+            unsafe { store_image(self, to, elems * size_of::<$elem>()) }
         }
 
         #[inline(always)]
@@ -187,8 +178,8 @@ impl Line for I64x8 {
     combine!(sum => _mm256_add_epi64, prod => mullo_epi64, min => min_epi64, max => max_epi64);
 }
 
-/// The 16-bit floats: `unpack` and `pack` say how one register becomes a pair of binary32, and `round`
-/// what a hop leaves of a binary32.
+/// The 16-bit floats: `unpack` and `pack` say how one register becomes a pair of binary32, `after`
+/// what an operation leaves of a binary32, and `settled` what the next one receives.
 macro_rules! narrow_line {
     ($name:ident, $elem:ty) => {
         impl $name {
@@ -202,6 +193,7 @@ macro_rules! narrow_line {
         impl Line for $name {
             type Elem = $elem;
             const STREAMS: bool = true;
+            const MASKS: bool = true;
 
             #[inline(always)]
             unsafe fn load(from: *const u8) -> Self {
@@ -209,15 +201,12 @@ macro_rules! narrow_line {
                 unsafe { Self(load_bits(from).map(|bits| Self::unpack(bits))) }
             }
 
-            // AVX2 has no masked access to 16-bit lanes; the detour over the stack is short.
+            // AVX2 has no masked access to 16-bit lanes; the detour over the stack is shorter than
+            // converting elements one by one.
             #[inline(always)]
             unsafe fn load_part(from: *const u8, elems: usize) -> Self {
-                let mut image = [0u8; LINE];
-                // SAFETY: fewer than 32 elements fit the image; the caller vouches for the source.
-                unsafe {
-                    std::ptr::copy_nonoverlapping(from, image.as_mut_ptr(), elems * 2);
-                    Self::load(image.as_ptr())
-                }
+                // SAFETY: the caller vouches for `elems` readable elements.
+                unsafe { Self::load(image_of(from, elems * 2).as_ptr()) }
             }
 
             #[inline(always)]
@@ -228,12 +217,8 @@ macro_rules! narrow_line {
 
             #[inline(always)]
             unsafe fn store_part(self, to: *mut u8, elems: usize) {
-                let mut image = [0u8; LINE];
-                // SAFETY: the image is a line; the caller vouches for `elems` writable elements.
-                unsafe {
-                    self.store(image.as_mut_ptr());
-                    std::ptr::copy_nonoverlapping(image.as_ptr(), to, elems * 2);
-                }
+                // SAFETY: the caller vouches for `elems` writable elements.
+                unsafe { store_image(self, to, elems * 2) }
             }
 
             #[inline(always)]
@@ -243,15 +228,21 @@ macro_rules! narrow_line {
             }
 
             #[inline(always)]
+            unsafe fn settle(self) -> Self {
+                // SAFETY: the caller vouches for the instruction set.
+                unsafe { Self(self.0.map(|pair| pair.map(|wide| Self::settled(wide)))) }
+            }
+
+            #[inline(always)]
             unsafe fn sum(self, other: Self) -> Self {
                 // SAFETY: the caller vouches for the instruction set.
-                unsafe { self.each(other, |a, b| Self::round(_mm256_add_ps(a, b))) }
+                unsafe { self.each(other, |a, b| Self::after(_mm256_add_ps(a, b))) }
             }
 
             #[inline(always)]
             unsafe fn prod(self, other: Self) -> Self {
                 // SAFETY: the caller vouches for the instruction set.
-                unsafe { self.each(other, |a, b| Self::round(_mm256_mul_ps(a, b))) }
+                unsafe { self.each(other, |a, b| Self::after(_mm256_mul_ps(a, b))) }
             }
 
             // The smaller of two representable numbers is representable: nothing to round.
@@ -299,8 +290,14 @@ impl F16x32 {
         }
     }
 
+    /// An operation's result is left wide: `pack` rounds it, and `settle` where another hop follows.
     #[inline(always)]
-    unsafe fn round(wide: __m256) -> __m256 {
+    unsafe fn after(wide: __m256) -> __m256 {
+        wide
+    }
+
+    #[inline(always)]
+    unsafe fn settled(wide: __m256) -> __m256 {
         // SAFETY: the caller vouches for the instruction set.
         unsafe { _mm256_cvtph_ps(Self::narrow(wide)) }
     }
@@ -331,9 +328,14 @@ impl Bf16x32 {
         }
     }
 
+    #[inline(always)]
+    unsafe fn settled(wide: __m256) -> __m256 {
+        wide
+    }
+
     /// The nearest bf16 value, ties to even; a NaN stays one.
     #[inline(always)]
-    unsafe fn round(wide: __m256) -> __m256 {
+    unsafe fn after(wide: __m256) -> __m256 {
         // SAFETY: the caller vouches for the instruction set.
         unsafe {
             let bits = _mm256_castps_si256(wide);

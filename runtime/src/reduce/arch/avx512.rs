@@ -21,6 +21,7 @@ macro_rules! memory {
     ($elem:ty, $mask:ty, $vector:ty, $load:ident, $load_part:ident, $store:ident, $store_part:ident) => {
         type Elem = $elem;
         const STREAMS: bool = true;
+        const MASKS: bool = true;
 
         #[inline(always)]
         unsafe fn load(from: *const u8) -> Self {
@@ -168,6 +169,7 @@ macro_rules! narrow_memory {
     ($elem:ty) => {
         type Elem = $elem;
         const STREAMS: bool = true;
+        const MASKS: bool = true;
 
         #[inline(always)]
         unsafe fn load(from: *const u8) -> Self {
@@ -204,8 +206,8 @@ macro_rules! narrow_memory {
             // SAFETY: the caller vouches for the instruction set.
             unsafe {
                 Self([
-                    Self::round(_mm512_add_ps(self.0[0], other.0[0])),
-                    Self::round(_mm512_add_ps(self.0[1], other.0[1])),
+                    Self::after(_mm512_add_ps(self.0[0], other.0[0])),
+                    Self::after(_mm512_add_ps(self.0[1], other.0[1])),
                 ])
             }
         }
@@ -215,8 +217,8 @@ macro_rules! narrow_memory {
             // SAFETY: the caller vouches for the instruction set.
             unsafe {
                 Self([
-                    Self::round(_mm512_mul_ps(self.0[0], other.0[0])),
-                    Self::round(_mm512_mul_ps(self.0[1], other.0[1])),
+                    Self::after(_mm512_mul_ps(self.0[0], other.0[0])),
+                    Self::after(_mm512_mul_ps(self.0[1], other.0[1])),
                 ])
             }
         }
@@ -276,6 +278,12 @@ impl F16x32 {
         }
     }
 
+    /// An operation's result is left wide: `pack` rounds it, and `settle` where another hop follows.
+    #[inline(always)]
+    unsafe fn after(wide: __m512) -> __m512 {
+        wide
+    }
+
     /// The nearest binary16 value, ties to even. Rounding the binary32 sum again is exact rounding,
     /// since 24 bits are at least twice 11 plus two.
     #[inline(always)]
@@ -287,6 +295,12 @@ impl F16x32 {
 
 impl Line for F16x32 {
     narrow_memory!(f16);
+
+    #[inline(always)]
+    unsafe fn settle(self) -> Self {
+        // SAFETY: the caller vouches for the instruction set.
+        unsafe { Self([Self::round(self.0[0]), Self::round(self.0[1])]) }
+    }
 }
 
 /// Even and odd elements, widened: a shift and a mask instead of shuffles.
@@ -315,7 +329,7 @@ impl Bf16x32 {
 
     /// The nearest bf16 value, ties to even, subnormals kept (VCVTNEPS2BF16 would flush them).
     #[inline(always)]
-    unsafe fn round(wide: __m512) -> __m512 {
+    unsafe fn after(wide: __m512) -> __m512 {
         // SAFETY: the caller vouches for the instruction set.
         unsafe {
             let bits = _mm512_castps_si512(wide);

@@ -24,6 +24,7 @@ impl<T: Scalar, const N: usize> Lanes<T, N> {
 impl<T: Scalar, const N: usize> Line for Lanes<T, N> {
     type Elem = T;
     const STREAMS: bool = false;
+    const MASKS: bool = false;
 
     #[inline(always)]
     unsafe fn load(from: *const u8) -> Self {
