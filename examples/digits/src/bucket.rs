@@ -27,7 +27,8 @@ pub struct BucketPlan {
 impl BucketPlan {
     /// A plan for layers of `layer_lengths` gradient elements, layer 1 first.
     ///
-    /// Without `bytes_max` each layer has its own bucket. With it, successive layers share a bucket while they fit in
+    /// Without `bytes_max` each layer has its own bucket. With it, successive layers share a bucket while
+    /// they fit in
     /// `bytes_max` bytes; a layer is never cut, so one that is larger has a bucket to itself.
     pub fn new(layer_lengths: &[usize], bytes_max: Option<usize>) -> Self {
         let elements_max = bytes_max.map_or(0, |bytes| bytes / size_of::<f32>());

@@ -49,8 +49,8 @@ impl Dataset {
     /// Reads a file with lines of 64 pixels (0 to 16) and a label (0 to 9), separated by commas.
     ///
     /// # Errors
-    /// [`Error::Read`] if it is not a readable regular file, [`Error::DataFile`] if it is empty or larger than
-    /// 64 MiB, [`Error::DataField`] with line and field if its content is something else.
+    /// [`Error::Read`] if it is not a readable regular file, [`Error::DataFile`] if it is empty or larger
+    /// than 64 MiB, [`Error::DataField`] with line and field if its content is something else.
     pub fn load(path: &Path) -> Result<Self> {
         let failed = |source| Error::Read { file: path.to_path_buf(), source };
         // Looked at before it is opened: opening a FIFO would wait for its writer.

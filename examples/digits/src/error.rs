@@ -62,7 +62,8 @@ pub enum Error {
     },
     /// The ranks hold different values of something that must be the same everywhere.
     #[error(
-        "rank {rank}: {what} differ between ranks: this rank has {own:016x}, {lowest:016x} and {highest:016x} also occur; {remedy}"
+        "rank {rank}: {what} differ between ranks: this rank has {own:016x}, \
+         {lowest:016x} and {highest:016x} also occur; {remedy}"
     )]
     Differ {
         /// The rank that reports it.
@@ -90,7 +91,8 @@ pub enum Error {
     },
     /// The trained model is not good enough.
     #[error(
-        "test accuracy is {accuracy:.2} %, at least {minimum} % was asked for; raise --epochs or adapt --lr and --batch"
+        "test accuracy is {accuracy:.2} %, at least {minimum} % was asked for; \
+         raise --epochs or adapt --lr and --batch"
     )]
     Accuracy {
         /// What was reached, in percent.
@@ -99,7 +101,10 @@ pub enum Error {
         minimum: f64,
     },
     /// A trace file does not contain what a training run leaves behind.
-    #[error("trace `{}`: {problem}; expected the complete trace of one rank of a digits-ddp run", file.display())]
+    #[error(
+        "trace `{}`: {problem}; expected the complete trace of one rank of a digits-ddp run",
+        file.display()
+    )]
     Trace {
         /// The file.
         file: PathBuf,

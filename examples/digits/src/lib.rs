@@ -9,8 +9,8 @@
 //! exchange                             | all_reduce bucket 3 | bucket 2      | bucket 1 |
 //! ```
 //!
-//! Layers are numbered from 1 at the input. A bucket bears the number of the lowest layer in it, so bucket `k`
-//! is complete when the backward of layer `k` ends and overlaps with the backward of layer `k - 1`.
+//! Layers are numbered from 1 at the input. A bucket bears the number of the lowest layer in it, so bucket
+//! `k` is complete when the backward of layer `k` ends and overlaps with the backward of layer `k - 1`.
 //!
 //! | module | what |
 //! | --- | --- |

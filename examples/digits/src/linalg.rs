@@ -1,8 +1,8 @@
 //! The loops of the model: plain, single-threaded, in one fixed order of additions.
 //!
-//! All matrices are row-major and contiguous. Weights are `inputs x outputs`, so that the inner loop of the forward
-//! pass and of the weight gradient runs along a contiguous row and the compiler vectorises it. No operation is
-//! left to a thread or a library, hence the same inputs give the same bits on every run.
+//! All matrices are row-major and contiguous. Weights are `inputs x outputs`, so that the inner loop of the
+//! forward pass and of the weight gradient runs along a contiguous row and the compiler vectorises it. No
+//! operation is left to a thread or a library, hence the same inputs give the same bits on every run.
 
 /// Partial sums of [`dot`]; a fixed number, so that the order of additions does not depend on the machine.
 const LANES: usize = 8;
@@ -52,8 +52,8 @@ pub fn affine(x: &[f32], weights: &[f32], bias: &[f32], y: &mut [f32]) {
     }
 }
 
-/// The gradient of [`affine`] by its weights and bias: `weights = xᵀ * dy` (`inputs x outputs`) and `bias` = the sum
-/// of the rows of `dy` (`batch x outputs`). Overwrites both.
+/// The gradient of [`affine`] by its weights and bias: `weights = xᵀ * dy` (`inputs x outputs`) and `bias` =
+/// the sum of the rows of `dy` (`batch x outputs`). Overwrites both.
 ///
 /// # Panics
 /// If a length does not fit the others.

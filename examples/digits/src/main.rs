@@ -89,13 +89,14 @@ impl Job {
         self.run_rank(digits_ddp::sync::ring::RingSync::from_env()?)
     }
 
-    /// This build knows threads only, so that a job of several processes must not pass as several jobs of one.
+    /// This build knows threads only, so that a job of several processes must not pass as several jobs of
+    /// one.
     #[cfg(not(feature = "ringccl-backend"))]
     fn run_processes(&self) -> Result<()> {
         match std::env::var("WORLD_SIZE") {
             Ok(size) if size != "1" => bail!(
-                "WORLD_SIZE is {size}, but this build cannot join processes; build with --features ringccl-backend \
-                 or give --threads"
+                "WORLD_SIZE is {size}, but this build cannot join processes; \
+                 build with --features ringccl-backend or give --threads"
             ),
             _ => self.run_threads(1),
         }

@@ -10,9 +10,9 @@
 //! | `all_reduce` | communication library | an exchange, from its start to its end on the worker |
 //! | `control exchange` | training | all_reduces that begin in here are not buckets |
 //!
-//! The n-th submission belongs to the n-th all_reduce outside of control exchanges. Bucket `K` overlapped if its
-//! all_reduce started before the backward of layer `K - 1` of the same step ended. The bucket of layer 1 has nothing
-//! below it to overlap with and is not counted.
+//! The n-th submission belongs to the n-th all_reduce outside of control exchanges. Bucket `K` overlapped if
+//! its all_reduce started before the backward of layer `K - 1` of the same step ended. The bucket of layer 1
+//! has nothing below it to overlap with and is not counted.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -58,7 +58,8 @@ pub struct BucketOverlap {
 /// Reads one trace file per rank and counts.
 ///
 /// # Errors
-/// [`Error::Read`] if a file cannot be read, [`Error::Trace`] if it is not the complete trace of a training rank.
+/// [`Error::Read`] if a file cannot be read, [`Error::Trace`] if it is not the complete trace of a training
+/// rank.
 pub fn overlap<P: AsRef<Path>>(trace_files: &[P]) -> Result<OverlapSummary> {
     let mut summary = OverlapSummary::default();
     for file in trace_files {
@@ -230,8 +231,8 @@ fn common(a: Span, b: Span) -> f64 {
     (a.end.min(b.end) - a.start.max(b.start)).max(0.0)
 }
 
-/// One communicator runs its operations in the order of their sequence numbers; anything else means that the trace
-/// mixes ranks or communicators and that counting would pair the wrong events.
+/// One communicator runs its operations in the order of their sequence numbers; anything else means that the
+/// trace mixes ranks or communicators and that counting would pair the wrong events.
 fn check_order(last: &mut Option<u64>, event: &Event) -> std::result::Result<(), String> {
     let Some(seqno) = event.args.get("seqno").and_then(serde_json::Value::as_u64) else { return Ok(()) };
     match last.replace(seqno) {

@@ -5,9 +5,9 @@ use crate::rng::Rng;
 /// Deals the rows of a training set to the ranks anew in every epoch.
 ///
 /// All ranks shuffle `0..rows` with the same seed, extend the order from its own start until the ranks divide
-/// it, and rank `r` takes positions `r, r + nranks, r + 2 nranks, ...`. So every rank has equally many rows, and
-/// batch `s` of all ranks together is a contiguous stretch of the shuffled order: what a single process with a
-/// batch `nranks` times as large would see.
+/// it, and rank `r` takes positions `r, r + nranks, r + 2 nranks, ...`. So every rank has equally many rows,
+/// and batch `s` of all ranks together is a contiguous stretch of the shuffled order: what a single process
+/// with a batch `nranks` times as large would see.
 #[derive(Debug, Clone)]
 pub struct Sampler {
     rows: usize,

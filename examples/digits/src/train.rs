@@ -1,4 +1,5 @@
-//! The training loop: one replica per rank, gradients averaged in buckets that overlap with the backward pass.
+//! The training loop: one replica per rank, gradients averaged in buckets that overlap with the backward
+//! pass.
 //!
 //! One step of a rank:
 //!
@@ -40,9 +41,10 @@ pub struct TrainOptions {
 }
 
 impl Default for TrainOptions {
-    /// Reaches at least 96 % test accuracy on the digits with 1 to 8 ranks.
+    /// Chosen over 6 seeds with 1, 4 and 8 ranks each: all 18 runs reach 97.2 to 98.3 % test accuracy.
+    /// Halving the batch at lr 0.05 let a single rank of a narrower model swing between 83 and 98 %.
     fn default() -> Self {
-        Self { epochs: 30, batch: 8, lr: 0.05, seed: 1, bucket_bytes: None }
+        Self { epochs: 20, batch: 16, lr: 0.03, seed: 1, bucket_bytes: None }
     }
 }
 
@@ -61,7 +63,7 @@ impl TrainOptions {
             return bad("--batch", self.batch.to_string(), "give 1 to 65536 images per rank");
         }
         if !(self.lr.is_finite() && self.lr > 0.0) {
-            return bad("--lr", self.lr.to_string(), "give a finite number above 0, such as 0.05");
+            return bad("--lr", self.lr.to_string(), "give a finite number above 0, such as 0.03");
         }
         Ok(())
     }
@@ -107,9 +109,9 @@ pub struct Outcome {
 /// `on_epoch` is called on every rank after every epoch.
 ///
 /// # Errors
-/// [`Error::Option`] for options that cannot work, [`Error::Differ`] if the ranks were given different options or data
-/// or end with different parameters, [`Error::Diverged`] if the loss is no longer a number, [`Error::Sync`] if an
-/// exchange fails, and what `on_epoch` returns.
+/// [`Error::Option`] for options that cannot work, [`Error::Differ`] if the ranks were given different
+/// options or data or end with different parameters, [`Error::Diverged`] if the loss is no longer a number,
+/// [`Error::Sync`] if an exchange fails, and what `on_epoch` returns.
 pub fn train<S: GradientSync>(
     sync: &mut S,
     data: &Dataset,
@@ -168,8 +170,8 @@ struct SpanNames {
 impl Replica {
     /// A replica with rank 0's initial parameters.
     ///
-    /// Each rank draws its own at first, as the ranks of a DDP job do, so that a broadcast that does not happen is
-    /// noticed.
+    /// Each rank draws its own at first, as the ranks of a DDP job do, so that a broadcast that does not
+    /// happen is noticed.
     ///
     /// # Errors
     /// [`Error::Sync`] if the broadcast fails.
@@ -235,8 +237,8 @@ impl Replica {
         Ok(EpochReport { epoch, loss, accuracy, samples, elapsed, communication })
     }
 
-    /// Computes the gradient of the mean loss over the batches of all ranks, of which `rows` of `data` is this
-    /// rank's; returns the summed loss over `rows`.
+    /// Computes the gradient of the mean loss over the batches of all ranks, of which `rows` of `data` is
+    /// this rank's; returns the summed loss over `rows`.
     ///
     /// # Errors
     /// [`Error::Sync`] if an exchange fails.
@@ -285,7 +287,8 @@ impl Replica {
         })
     }
 
-    /// Moves the parameters against the gradient: `velocity = 0.9 velocity + gradient`, `params -= lr * velocity`.
+    /// Moves the parameters against the gradient: `velocity = 0.9 velocity + gradient`, `params -= lr *
+    /// velocity`.
     pub fn descend(&mut self, lr: f32) {
         for layer in 1..=self.model.layers() {
             let (range, place) = (self.model.layer_range(layer), self.plan.place(layer));
@@ -294,7 +297,11 @@ impl Replica {
             for ((param, velocity), gradient) in
                 params.iter_mut().zip(&mut self.velocity[range]).zip(gradient)
             {
-                *velocity = MOMENTUM * *velocity + gradient;
+                let next = MOMENTUM * *velocity + gradient;
+                // The velocity of a unit that no longer fires would decay into subnormal numbers and stay
+                // there; the processor is slow with those: in a run of 30 epochs the speed fell from 40,000
+                // to 7,600 samples/s.
+                *velocity = if next.abs() < f32::MIN_POSITIVE { 0.0 } else { next };
                 *param -= lr * *velocity;
             }
         }

@@ -47,7 +47,8 @@ fn problem(events: &[(&str, f64, f64)]) -> String {
 
 #[test]
 fn counts_pairs_of_step_and_bucket() {
-    // Proves the counting rule on two ranks: started before the end of the layer below, the end itself excluded.
+    // Proves the counting rule on two ranks: started before the end of the layer below, the end itself
+    // excluded.
     let mut first = step(0.0, [22.0, 33.0, 43.0]);
     first.extend(step(100.0, [22.0, 42.0, 46.0]));
     let second = step(0.0, [30.9, 41.9, 50.0]);
@@ -110,7 +111,8 @@ fn other_events_are_ignored() {
     let file = trace(&step(0.0, [22.0, 33.0, 43.0]));
     let text = std::fs::read_to_string(file.path()).unwrap();
     let extra = r#"[{"name":"process_name","ph":"M","pid":0,"args":{"name":"rank 0"}},
-        {"name":"all_reduce","ph":"i","ts":1,"s":"t"},{"name":"broadcast","ph":"X","ts":2,"dur":1,"cat":"c"},"#;
+        {"name":"all_reduce","ph":"i","ts":1,"s":"t"},
+        {"name":"broadcast","ph":"X","ts":2,"dur":1,"cat":"c"},"#;
     assert_eq!(overlap(&[raw(&text.replacen('[', extra, 1))]).unwrap().overlapped, 2);
 }
 

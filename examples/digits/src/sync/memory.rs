@@ -1,8 +1,9 @@
-//! Ranks that are threads of this process and meet in memory: the reference that other backends are compared with.
+//! Ranks that are threads of this process and meet in memory: the reference that other backends are compared
+//! with.
 //!
-//! Every exchange is a numbered slot of one table. A rank puts its values in and goes on; whoever puts in the last
-//! part computes the result, adding in rank order, so that the result does not depend on who came when. A rank
-//! takes the result when it needs it. Nobody waits for a rank that has left or died: that is an error.
+//! Every exchange is a numbered slot of one table. A rank puts its values in and goes on; whoever puts in the
+//! last part computes the result, adding in rank order, so that the result does not depend on who came when.
+//! A rank takes the result when it needs it. Nobody waits for a rank that has left or died: that is an error.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

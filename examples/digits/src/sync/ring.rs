@@ -1,8 +1,8 @@
 //! Ranks that are processes, joined by the `ringccl` crate. The only module that names it.
 //!
-//! Buckets run on a communication stream: a worker thread that owns the communicator. The other exchanges need the
-//! communicator itself, so the stream is opened with the first bucket of an epoch and closed by the next exchange
-//! that is not a bucket. An error leaves no communicator behind, and every later call says so.
+//! Buckets run on a communication stream: a worker thread that owns the communicator. The other exchanges
+//! need the communicator itself, so the stream is opened with the first bucket of an epoch and closed by the
+//! next exchange that is not a bucket. An error leaves no communicator behind, and every later call says so.
 
 use std::fmt::Display;
 
@@ -16,15 +16,9 @@ use crate::error::{Error, Result};
 pub struct RingSync {
     rank: usize,
     nranks: usize,
-    state: State,
-}
-
-/// Who has the communicator.
-#[derive(Debug)]
-enum State {
-    Direct(ringccl::Communicator),
-    Streaming(ringccl::Stream),
-    Lost,
+    /// At most one of these two is there: the stream owns the communicator while buckets travel.
+    communicator: Option<ringccl::Communicator>,
+    stream: Option<ringccl::Stream>,
 }
 
 impl RingSync {
@@ -36,43 +30,31 @@ impl RingSync {
         let communicator =
             ringccl::Communicator::from_env().map_err(|source| failed(0, "joining the ranks", source))?;
         let (rank, nranks) = (communicator.rank(), communicator.nranks());
-        Ok(Self { rank, nranks, state: State::Direct(communicator) })
-    }
-
-    fn lost(&self, operation: &str) -> Error {
-        failed(self.rank, operation, "the communicator was lost in an earlier error")
+        Ok(Self { rank, nranks, communicator: Some(communicator), stream: None })
     }
 
     fn communicator(&mut self, operation: &str) -> Result<&mut ringccl::Communicator> {
-        let communicator = match std::mem::replace(&mut self.state, State::Lost) {
-            State::Direct(communicator) => communicator,
-            State::Streaming(stream) => {
-                stream.into_communicator().map_err(|source| failed(self.rank, operation, source))?
-            }
-            State::Lost => return Err(self.lost(operation)),
-        };
-        self.state = State::Direct(communicator);
-        match &mut self.state {
-            State::Direct(communicator) => Ok(communicator),
-            _ => Err(failed(self.rank, operation, "the communicator is on its stream")),
+        let rank = self.rank;
+        if let Some(stream) = self.stream.take() {
+            let communicator =
+                stream.into_communicator().map_err(|source| failed(rank, operation, source))?;
+            return Ok(self.communicator.insert(communicator));
         }
+        self.communicator.as_mut().ok_or_else(|| failed(rank, operation, LOST))
     }
 
     fn stream(&mut self, operation: &str) -> Result<&ringccl::Stream> {
-        let stream = match std::mem::replace(&mut self.state, State::Lost) {
-            State::Direct(communicator) => {
-                ringccl::Stream::new(communicator).map_err(|source| failed(self.rank, operation, source))?
-            }
-            State::Streaming(stream) => stream,
-            State::Lost => return Err(self.lost(operation)),
-        };
-        self.state = State::Streaming(stream);
-        match &self.state {
-            State::Streaming(stream) => Ok(stream),
-            _ => Err(failed(self.rank, operation, "the stream is closed")),
+        let rank = self.rank;
+        if let Some(communicator) = self.communicator.take() {
+            let stream =
+                ringccl::Stream::new(communicator).map_err(|source| failed(rank, operation, source))?;
+            return Ok(self.stream.insert(stream));
         }
+        self.stream.as_ref().ok_or_else(|| failed(rank, operation, LOST))
     }
 }
+
+const LOST: &str = "the communicator was lost in an earlier error";
 
 fn failed(rank: usize, operation: &str, reason: impl Display) -> Error {
     Error::Sync { rank, operation: operation.into(), reason: reason.to_string() }
@@ -136,11 +118,7 @@ impl GradientSync for RingSync {
     fn finish(mut self) -> Result<()> {
         let (rank, operation) = (self.rank, "leaving the ranks");
         self.communicator(operation)?;
-        match self.state {
-            State::Direct(communicator) => {
-                communicator.finalize().map_err(|source| failed(rank, operation, source))
-            }
-            _ => Err(failed(rank, operation, "the communicator is on its stream")),
-        }
+        let communicator = self.communicator.take().ok_or_else(|| failed(rank, operation, LOST))?;
+        communicator.finalize().map_err(|source| failed(rank, operation, source))
     }
 }
