@@ -18,8 +18,8 @@
 //! | [`model`], [`linalg`] | the perceptron, forward and backward, and its loops |
 //! | [`bucket`] | which gradient lies where in which bucket |
 //! | [`sync`] | what training needs of a communication library, and the backends that offer it |
-//! | [`train`] | the training loop |
-//! | [`overlap`] | reads the ranks' traces and counts how often an exchange overlapped the backward pass |
+//! | [`mod@train`] | the training loop |
+//! | [`mod@overlap`] | reads the ranks' traces and counts how often an exchange overlapped the backward pass |
 
 pub mod bucket;
 pub mod data;
