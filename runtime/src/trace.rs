@@ -105,14 +105,14 @@ pub(crate) fn end_operation(begun: Option<Begun>, call: &Call, seqno: u64, choic
 /// A stretch of the program's own work on the timeline, from [`span`] to its drop.
 #[derive(Debug)]
 #[must_use = "the span ends when this is dropped"]
-pub struct SpanGuard(Option<(String, Begun)>);
+pub struct Span(Option<(String, Begun)>);
 
 /// Begins a span of the program's own work; costs a look at a flag when no trace is written.
-pub fn span(name: impl Into<String>) -> SpanGuard {
-    SpanGuard(begin().map(|begun| (name.into(), begun)))
+pub fn span(name: impl Into<String>) -> Span {
+    Span(begin().map(|begun| (name.into(), begun)))
 }
 
-impl Drop for SpanGuard {
+impl Drop for Span {
     fn drop(&mut self) {
         if let (Some((name, begun)), Some(trace)) = (self.0.take(), trace()) {
             record(trace, name, &begun, None);
