@@ -50,7 +50,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     job.prefix = !args.no_prefix;
     job.grace = args.grace;
     if let Some(timeout) = args.timeout_start {
-        job.env.push(("RINGCCL_START_TIMEOUT_MS".into(), timeout.as_millis().to_string().into()));
+        job.env.push(("RINGCCL_JOIN_TIMEOUT_MS".into(), timeout.as_millis().to_string().into()));
     }
     if let Some(cluster) = &cluster {
         job.env.push(("RINGCCL_CLUSTER_CONFIG".into(), absolute(cluster.path())?.into()));
@@ -94,7 +94,7 @@ fn parse_ranks(text: &str) -> Result<u32> {
 }
 
 /// Where each rank lives: on the nodes of the cluster, or all on `node0`.
-fn place(ranks: u32, cluster: Option<&Cluster>) -> Vec<Rank> {
+pub(crate) fn place(ranks: u32, cluster: Option<&Cluster>) -> Vec<Rank> {
     let rank = |rank: u32| match cluster {
         None => Rank { node: "node0".into(), node_index: 0, local_rank: rank, local_world_size: ranks },
         Some(cluster) => Rank {
