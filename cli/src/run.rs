@@ -31,6 +31,9 @@ pub(crate) struct Args {
     /// SIGKILL at its end
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "2")]
     grace: Duration,
+    /// Processor cores of the ranks' communicating threads: `even` gives each one core [default: none]
+    #[arg(long, value_name = "HOW", value_parser = ["none", "even"])]
+    bind: Option<String>,
     /// Show output lines without the rank in front
     #[arg(long)]
     no_prefix: bool,
@@ -49,6 +52,9 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     let mut job = Job::new(args.command, place(ranks, cluster.as_ref()));
     job.prefix = !args.no_prefix;
     job.grace = args.grace;
+    if let Some(bind) = args.bind {
+        job.env.push(("RINGCCL_BIND".into(), bind.into()));
+    }
     if let Some(timeout) = args.timeout_start {
         job.env.push(("RINGCCL_JOIN_TIMEOUT_MS".into(), timeout.as_millis().to_string().into()));
     }
