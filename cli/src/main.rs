@@ -1,6 +1,7 @@
 //! The `ringccl` command: one file per subcommand, and what they share.
 
 mod launch;
+mod perf;
 mod run;
 
 use std::process::ExitCode;
@@ -19,6 +20,8 @@ struct Cli {
 enum Command {
     /// Start N copies of a command as the ranks of a job, and end them together
     Run(run::Args),
+    /// Time and check a collective over a range of sizes
+    Perf(perf::Args),
     /// Watch over the ranks of a job (started by `run`, not by hand)
     #[command(name = launch::KEEPER, hide = true)]
     Keeper(launch::KeeperArgs),
@@ -29,6 +32,7 @@ fn main() -> ExitCode {
     start_log();
     let result = match cli.command {
         Command::Run(args) => run::main(args),
+        Command::Perf(args) => perf::main(args),
         Command::Keeper(args) => launch::keeper_main(args),
     };
     result.unwrap_or_else(|error| {

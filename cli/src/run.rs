@@ -44,12 +44,11 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
         None => None,
     };
     let ranks = number_of_ranks(args.ranks.as_deref(), cluster.as_ref())?;
-    let places = cluster.as_ref().map_or_else(|| Rank::on_one_node(ranks), Rank::on_cluster);
-    let mut job = Job::new(args.command, places);
+    let mut job = Job::new(args.command, place(ranks, cluster.as_ref()));
     job.prefix = !args.no_prefix;
     job.grace = args.grace;
     if let Some(timeout) = args.timeout_start {
-        job.env.push(("RINGCCL_START_TIMEOUT_MS".into(), timeout.as_millis().to_string().into()));
+        job.env.push(("RINGCCL_JOIN_TIMEOUT_MS".into(), timeout.as_millis().to_string().into()));
     }
     if let Some(cluster) = &cluster {
         job.env.push(("RINGCCL_CLUSTER_CONFIG".into(), absolute(cluster.path())?.into()));
@@ -83,6 +82,11 @@ fn number_of_ranks(asked: Option<&str>, cluster: Option<&Cluster>) -> Result<u32
         "`{file}` has {size} ranks; this machine's launcher starts at most {RANKS_MAX}"
     );
     Ok(size)
+}
+
+/// Where each rank lives: on the nodes of the cluster, or all on `node0`.
+pub(crate) fn place(ranks: u32, cluster: Option<&Cluster>) -> Vec<Rank> {
+    cluster.map_or_else(|| Rank::on_one_node(ranks), Rank::on_cluster)
 }
 
 /// A duration in seconds, with or without a fraction.

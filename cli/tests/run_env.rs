@@ -11,7 +11,7 @@ use common::{output, run, sorted_lines, text};
 fn ranks_are_told_who_they_are() {
     // Every variable of every rank without a cluster file.
     let script = "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $GROUP_RANK $MASTER_ADDR \
-                  $RINGCCL_NODE ${#RINGCCL_SECRET} ${RINGCCL_RENDEZVOUS%:*} $RINGCCL_START_TIMEOUT_MS \
+                  $RINGCCL_NODE ${#RINGCCL_SECRET} ${RINGCCL_RENDEZVOUS%:*} $RINGCCL_JOIN_TIMEOUT_MS \
                   ${RINGCCL_CLUSTER_CONFIG-unset}";
     let output = output(run(&["-n", "2", "--timeout-start", "7.5"], script));
     assert!(output.status.success(), "{}", text(&output.stderr));

@@ -1,0 +1,59 @@
+//! How one message lies in a slot and how it is published.
+//!
+//! | protocol | a slot is | data is there when | for |
+//! | --- | --- | --- | --- |
+//! | LL | 64-byte lines: 56 payload, flag | each line's flag is step + 1 | the smallest messages: one line is one cache-line transfer |
+//! | LL128 | 128-byte lines: 120 payload, flag | each line's flag is step + 1 | small messages: half the flags |
+//! | Simple | plain bytes | the sender's tail passes the step | everything else: payload is contiguous and can be reduced in place |
+//!
+//! A flag is stored with Release after its line's payload, so the layouts do not rely on the atomicity of
+//! wide stores: a reader that sees the flag sees the payload. They differ in cache-line transfers per message and
+//! in the cost of packing, which is why they are chosen by size, see `docs/benchmarks.md`.
+
+mod line;
+
+pub(crate) use line::{Reading, read_lines, write_lines};
+
+use crate::layout::{LL_PAYLOAD, LL128_PAYLOAD, RingGeometry};
+
+/// The layout of a message; NCCL's names, with the CPU meaning given above.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Protocol {
+    /// Flags in 64-byte lines.
+    Ll = 0,
+    /// Flags in 128-byte lines.
+    Ll128 = 1,
+    /// A counter beside the slot.
+    Simple = 2,
+}
+
+impl Protocol {
+    /// All protocols, by value.
+    pub const ALL: [Self; 3] = [Self::Ll, Self::Ll128, Self::Simple];
+
+    /// NCCL's name of the protocol.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ll => "LL",
+            Self::Ll128 => "LL128",
+            Self::Simple => "Simple",
+        }
+    }
+
+    /// Largest payload of one message in a ring of this geometry, in bytes.
+    #[inline]
+    pub fn capacity(self, geometry: &RingGeometry) -> usize {
+        match self {
+            Self::Ll => geometry.ll_lines as usize * LL_PAYLOAD,
+            Self::Ll128 => geometry.ll128_lines as usize * LL128_PAYLOAD,
+            Self::Simple => geometry.slot_bytes as usize,
+        }
+    }
+}
+
+impl std::fmt::Display for Protocol {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}

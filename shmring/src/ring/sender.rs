@@ -1,0 +1,133 @@
+//! The sending end of a ring.
+
+use super::{RingMemory, take_role};
+use crate::error::Error;
+use crate::protocol::{Protocol, write_lines};
+use crate::sync::{Ordering, PayloadWord, write_words};
+
+/// The one sender of a ring. `Send`, not `Clone`: the type is the role.
+#[derive(Debug)]
+pub struct Sender {
+    pub(super) ring: RingMemory,
+    /// Receivers that take part; `None` for all of them.
+    active: Box<[u32]>,
+    /// Steps posted.
+    pub(super) tail: u64,
+    /// The least head of all receivers, as last seen.
+    head_cache: u64,
+    carried: [u64; 3],
+}
+
+impl Sender {
+    /// Takes the sender's role. With `absent`, that receiver never reads (a rank's own index in its fan ring).
+    ///
+    /// # Errors
+    /// [`Error::RoleTaken`] if the ring has a sender.
+    pub(crate) fn attach(ring: RingMemory, absent: Option<u32>) -> Result<Self, Error> {
+        take_role(&ring.sender_line().taken, "sender")?;
+        let active = (0..ring.geometry.receivers).filter(|r| Some(*r) != absent).collect();
+        Ok(Self { ring, active, tail: 0, head_cache: 0, carried: [0; 3] })
+    }
+
+    /// Steps posted since the ring was made.
+    #[inline]
+    pub fn step(&self) -> u64 {
+        self.tail
+    }
+
+    /// Messages sent so far in each protocol, indexed by `Protocol as usize`.
+    pub fn carried(&self) -> [u64; 3] {
+        self.carried
+    }
+
+    /// Largest payload of one message in `protocol`, in bytes.
+    #[inline]
+    pub fn capacity(&self, protocol: Protocol) -> usize {
+        protocol.capacity(&self.ring.geometry)
+    }
+
+    /// Whether a slot is free. Looks at the receivers' lines only when the private copy says "full".
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when a receiver claims steps that were never posted, or fewer than it had.
+    #[inline]
+    pub fn has_credit(&mut self) -> Result<bool, Error> {
+        let slots = u64::from(self.ring.geometry.slots);
+        if self.tail - self.head_cache < slots {
+            return Ok(true);
+        }
+        self.reload_heads()?;
+        Ok(self.tail - self.head_cache < slots)
+    }
+
+    fn reload_heads(&mut self) -> Result<(), Error> {
+        let lines = self.ring.receiver_lines();
+        let mut least = self.tail;
+        for &receiver in &self.active {
+            // ORDERING: Acquire pairs with the Release in `Receiver::release`: the receiver's reads of the
+            // slot are done before this side writes it again.
+            let head = lines[receiver as usize].head.load(Ordering::Acquire);
+            if head > self.tail || head < self.head_cache {
+                return Err(Error::corrupt("a receiver's head", head, self.tail));
+            }
+            least = least.min(head);
+        }
+        self.head_cache = least;
+        Ok(())
+    }
+
+    /// Sends `len` bytes at `payload` in LL or LL128 lines; flags publish them. Needs credit.
+    ///
+    /// # Safety
+    /// - `payload` is readable for `len` bytes.
+    ///
+    /// # Panics
+    /// If there is no credit, or `len` exceeds the protocol's capacity, or the protocol is Simple.
+    #[inline]
+    pub unsafe fn send_lines(&mut self, protocol: Protocol, payload: *const u8, len: usize) {
+        assert!(self.tail - self.head_cache < u64::from(self.ring.geometry.slots), "send without credit");
+        assert!(len <= self.capacity(protocol), "{len} bytes in an {protocol} slot");
+        // SAFETY: credit makes this slot ours until the flags say otherwise (rule 2), `len` fits, and the
+        // caller vouches for `payload`.
+        unsafe {
+            match protocol {
+                Protocol::Ll => write_lines(self.ring.ll_slot(self.tail), self.tail + 1, payload, len),
+                Protocol::Ll128 => write_lines(self.ring.ll128_slot(self.tail), self.tail + 1, payload, len),
+                Protocol::Simple => panic!("Simple is sent by `write_slot` and `post`"),
+            }
+        }
+        self.carried[protocol as usize] += 1;
+        self.tail += 1;
+    }
+
+    /// Runs `f` on the memory of the next Simple slot and its length in bytes. Needs credit; [`Sender::post`]
+    /// publishes what was written.
+    ///
+    /// # Safety
+    /// - `f` writes only inside the slot and does not keep the pointer beyond the next `post`.
+    ///
+    /// # Panics
+    /// If there is no credit.
+    #[inline]
+    pub unsafe fn write_slot<R>(&mut self, f: impl FnOnce(*mut u8, usize) -> R) -> R {
+        assert!(self.tail - self.head_cache < u64::from(self.ring.geometry.slots), "write without credit");
+        let slot: &[PayloadWord] = self.ring.simple_slot(self.tail);
+        // SAFETY: credit makes the slot ours until `post` (rule 2); the caller keeps `f` inside it.
+        unsafe { write_words(slot, |to| f(to, size_of_val(slot))) }
+    }
+
+    /// Publishes the slot that [`Sender::write_slot`] filled, as one Simple message.
+    ///
+    /// Non-temporal stores into the slot must have been fenced by whoever issued them.
+    #[inline]
+    pub fn post(&mut self) {
+        debug_assert!(
+            self.tail - self.head_cache < u64::from(self.ring.geometry.slots),
+            "post without credit"
+        );
+        self.tail += 1;
+        // ORDERING: Release pairs with the Acquire in `Receiver::is_posted`: the slot's bytes come with it.
+        self.ring.sender_line().tail.store(self.tail, Ordering::Release);
+        self.carried[Protocol::Simple as usize] += 1;
+    }
+}

@@ -1,0 +1,87 @@
+//! The one place that holds the base address of a segment.
+
+use crate::error::Error;
+use memmap2::{MmapOptions, MmapRaw};
+use nix::errno::Errno;
+use nix::fcntl::{FallocateFlags, fallocate};
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::ptr::NonNull;
+
+/// A shared mapping of a whole segment file, with the file kept open to commit ranges of it.
+#[derive(Debug)]
+pub(super) struct Mapping {
+    map: MmapRaw,
+    file: File,
+    path: PathBuf,
+}
+
+impl Mapping {
+    /// Maps `bytes` of `file`, which is at least that long.
+    pub(super) fn new(file: File, path: PathBuf, bytes: u64) -> Result<Self, Error> {
+        let io = |source| Error::Io { what: "map", path: path.clone(), source };
+        let len = usize::try_from(bytes).map_err(|_| io(std::io::ErrorKind::OutOfMemory.into()))?;
+        let map = MmapOptions::new().len(len).map_raw(&file).map_err(io)?;
+        // A core dump of a rank need not contain every other rank's slots; a refusal changes nothing.
+        let _ = map.advise(memmap2::Advice::DontDump);
+        Ok(Self { map, file, path })
+    }
+
+    /// The address `offset` bytes into the segment.
+    ///
+    /// # Panics
+    /// If a `T` at that offset is misaligned or reaches beyond the mapping.
+    #[inline]
+    pub(super) fn at<T>(&self, offset: u64) -> NonNull<T> {
+        let len = self.map.len() as u64;
+        assert!(offset <= len && size_of::<T>() as u64 <= len - offset, "offset {offset} of {len}");
+        // SAFETY: the assertion keeps the address inside the one mapping.
+        let address = unsafe { self.map.as_mut_ptr().add(offset as usize) };
+        assert!(address.addr().is_multiple_of(align_of::<T>()), "offset {offset} is misaligned");
+        // A mapping is never at address 0.
+        NonNull::new(address).expect("a mapping has an address").cast()
+    }
+
+    /// Makes sure that `bytes` from `offset` have memory behind them, and maps their pages.
+    ///
+    /// Harmless when they have some already: content stays as it is.
+    pub(super) fn commit(&self, offset: u64, bytes: u64) -> Result<(), Error> {
+        reserve(&self.file, &self.path, offset, bytes)?;
+        // Faulting pages in later, one by one, would cost a microsecond each in the middle of an operation. Kernels before
+        // 5.14 do not know the advice; then the pages come one by one.
+        let _ = self.map.advise_range(memmap2::Advice::PopulateWrite, offset as usize, bytes as usize);
+        Ok(())
+    }
+
+    /// Bytes of memory behind the file now.
+    pub(super) fn committed_bytes(&self) -> Result<u64, Error> {
+        let io = |source| Error::Io { what: "read the size of", path: self.path.clone(), source };
+        // st_blocks counts units of 512 bytes, whatever the file system's block size.
+        Ok(self.file.metadata().map_err(io)?.blocks() * 512)
+    }
+}
+
+/// Allocates `bytes` from `offset` of the segment's file.
+pub(super) fn reserve(file: &File, path: &std::path::Path, offset: u64, bytes: u64) -> Result<(), Error> {
+    loop {
+        let range = (offset.cast_signed(), bytes.cast_signed());
+        match fallocate(file, FallocateFlags::FALLOC_FL_KEEP_SIZE, range.0, range.1) {
+            Ok(()) => return Ok(()),
+            Err(Errno::EINTR) => {}
+            Err(Errno::ENOSPC) => {
+                let dir = path.parent().unwrap_or(path).to_path_buf();
+                let free = nix::sys::statvfs::statvfs(&dir)
+                    .map_or(0, |fs| fs.blocks_available() * fs.fragment_size());
+                return Err(Error::NoSpace { dir, bytes, free });
+            }
+            Err(errno) => {
+                return Err(Error::Io {
+                    what: "reserve memory for",
+                    path: path.into(),
+                    source: errno.into(),
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! The only file that names atomics, cells and spin hints: the real ones, or loom's under `--cfg loom`.
+//!
+//! Everything two threads or two processes share is one of the types re-exported here, so that a model
+//! checker sees each access. Payload is made of [`PayloadWord`]s: plain memory in a mapping, a tracked cell
+//! under loom, which then reports a payload access that no counter ordered.
+#![allow(clippy::disallowed_types)]
+
+#[cfg(loom)]
+pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+#[cfg(not(loom))]
+pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+/// Tells the processor that this thread only waits for another.
+#[inline]
+pub fn spin_hint() {
+    #[cfg(not(loom))]
+    std::hint::spin_loop();
+    #[cfg(loom)]
+    loom::thread::yield_now();
+}
+
+/// Gives the core to another runnable thread.
+#[inline]
+pub fn yield_core() {
+    #[cfg(not(loom))]
+    std::thread::yield_now();
+    #[cfg(loom)]
+    loom::thread::yield_now();
+}
+
+/// Eight bytes of payload that one side writes and the other reads, in turns that the counters decide.
+#[cfg(not(loom))]
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct PayloadWord(std::cell::UnsafeCell<u64>);
+
+#[cfg(loom)]
+#[derive(Debug)]
+pub struct PayloadWord(loom::cell::UnsafeCell<u64>);
+
+// SAFETY: a word is only reached through `read_words` and `write_words`, whose callers hold the turn that the
+// ring's counters give to exactly one side.
+unsafe impl Sync for PayloadWord {}
+// SAFETY: as for `Sync`; the word itself is plain data.
+unsafe impl Send for PayloadWord {}
+
+impl PayloadWord {
+    /// A word that holds zero.
+    pub fn zeroed() -> Self {
+        #[cfg(not(loom))]
+        return Self(std::cell::UnsafeCell::new(0));
+        #[cfg(loom)]
+        return Self(loom::cell::UnsafeCell::new(0));
+    }
+}
+
+/// Runs `f` with the address of the bytes of `words`, for reading.
+///
+/// # Safety
+/// - It is this side's turn: nobody writes these words until the caller's next release.
+/// - `f` reads at most `8 * words.len()` bytes and does not keep the pointer.
+#[inline]
+pub unsafe fn read_words<R>(words: &[PayloadWord], f: impl FnOnce(*const u8) -> R) -> R {
+    #[cfg(not(loom))]
+    return f(words.as_ptr().cast());
+    #[cfg(loom)]
+    {
+        // SAFETY: the caller vouches for the turn; loom itself reports a violation.
+        let copy: Vec<u64> = words.iter().map(|w| w.0.with(|p| unsafe { *p })).collect();
+        f(copy.as_ptr().cast())
+    }
+}
+
+/// Runs `f` with the address of the bytes of `words`, for writing.
+///
+/// # Safety
+/// - It is this side's turn: nobody else reads or writes these words until the caller's next release.
+/// - `f` writes at most `8 * words.len()` bytes and does not keep the pointer.
+#[inline]
+pub unsafe fn write_words<R>(words: &[PayloadWord], f: impl FnOnce(*mut u8) -> R) -> R {
+    #[cfg(not(loom))]
+    return f(words.as_ptr().cast_mut().cast());
+    #[cfg(loom)]
+    {
+        // SAFETY: the caller vouches for the turn; loom itself reports a violation.
+        let mut copy: Vec<u64> = words.iter().map(|w| w.0.with_mut(|p| unsafe { *p })).collect();
+        let result = f(copy.as_mut_ptr().cast());
+        for (word, value) in words.iter().zip(copy) {
+            // SAFETY: as above.
+            word.0.with_mut(|p| unsafe { *p = value });
+        }
+        result
+    }
+}

@@ -1,0 +1,180 @@
+//! Waiting: spin while a core is there for the peer, then yield, then sleep on the doorbell.
+
+use crate::doorbell::{Bell, Sleepers};
+use crate::sync::{spin_hint, yield_core};
+use std::time::{Duration, Instant};
+
+/// The budgets of one wait. The yielding budget adapts between its bounds, see [`Waiter`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitPolicy {
+    /// Looks without a pause instruction before anything else.
+    pub looks: u32,
+    /// Looks with a pause instruction between them (about 40 ns each).
+    pub spins: u32,
+    /// Least time of yielding before the first sleep.
+    pub yield_min: Duration,
+    /// Most time of yielding before the first sleep.
+    pub yield_max: Duration,
+    /// Longest sleep before `check` runs again: bounds how late death, abort and deadlines are seen.
+    pub nap: Duration,
+}
+
+impl WaitPolicy {
+    /// The policy for `waiters` threads that wait for each other on `cores` usable cores.
+    ///
+    /// With more waiters than cores a spinning waiter keeps the core from the one it waits for, so each
+    /// failed look yields at once.
+    pub fn for_cores(waiters: usize, cores: usize) -> Self {
+        let room = waiters <= cores;
+        Self {
+            looks: if room { 64 } else { 0 },
+            spins: if room { 1500 } else { 0 },
+            yield_min: Duration::from_micros(50),
+            yield_max: Duration::from_millis(1),
+            nap: Duration::from_millis(20),
+        }
+    }
+
+    /// A policy that sleeps at once: for tests and for threads that expect long waits.
+    pub fn sleep_at_once() -> Self {
+        Self {
+            looks: 0,
+            spins: 0,
+            yield_min: Duration::ZERO,
+            yield_max: Duration::ZERO,
+            nap: Duration::from_millis(20),
+        }
+    }
+}
+
+/// Cores that this process may use: affinity and cgroup quota, not the machine's count.
+pub fn usable_cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// What a waiter has spent so far. Waits that ended while spinning are not counted: reading the clock
+/// would cost more than they took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WaitStats {
+    /// Waits that went beyond spinning.
+    pub waits: u64,
+    /// Total time of these waits, in nanoseconds.
+    pub total_ns: u64,
+    /// The longest of them, in nanoseconds.
+    pub longest_ns: u64,
+    /// How often the waiter slept on its bell.
+    pub sleeps: u64,
+    /// How often the waiter gave its core away.
+    pub yields: u64,
+}
+
+/// Runs waits for one thread and adapts how long it yields before it sleeps.
+///
+/// A wake-up of a sleeper on another core costs tens of microseconds, yielding costs CPU time. A wait that
+/// ends within twice the budget although the waiter slept would have been better off yielding, so the
+/// budget doubles; a wait much longer than that halves it.
+#[derive(Debug)]
+pub struct Waiter {
+    policy: WaitPolicy,
+    yield_for: Duration,
+    stats: WaitStats,
+}
+
+impl Waiter {
+    /// A waiter that starts with the largest yielding budget.
+    pub fn new(policy: WaitPolicy) -> Self {
+        Self { policy, yield_for: policy.yield_max, stats: WaitStats::default() }
+    }
+
+    /// What this waiter has spent so far.
+    pub fn stats(&self) -> WaitStats {
+        self.stats
+    }
+
+    /// Calls `poll` until it answers true or fails.
+    ///
+    /// `check` runs before each sleep and after each one, and about every millisecond of yielding, with the
+    /// time waited so far: it looks at deadlines, abort and the health of peers, and ends the wait by an error.
+    /// `poll` must itself look at every condition whose setter rings `bell`.
+    ///
+    /// # Errors
+    /// The first error of `poll` or `check`.
+    #[inline]
+    pub fn wait<E>(
+        &mut self,
+        bell: &Bell,
+        sleepers: &Sleepers,
+        mut poll: impl FnMut() -> Result<bool, E>,
+        check: impl FnMut(Duration) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for _ in 0..self.policy.looks {
+            if poll()? {
+                return Ok(());
+            }
+        }
+        for _ in 0..self.policy.spins {
+            if poll()? {
+                return Ok(());
+            }
+            spin_hint();
+        }
+        self.wait_long(bell, sleepers, &mut poll, check)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait_long<E>(
+        &mut self,
+        bell: &Bell,
+        sleepers: &Sleepers,
+        poll: &mut impl FnMut() -> Result<bool, E>,
+        mut check: impl FnMut(Duration) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let start = Instant::now();
+        let outcome = self.yield_then_sleep(bell, sleepers, start, poll, &mut check);
+        let waited = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.stats.waits += 1;
+        self.stats.total_ns = self.stats.total_ns.saturating_add(waited);
+        self.stats.longest_ns = self.stats.longest_ns.max(waited);
+        outcome
+    }
+
+    fn yield_then_sleep<E>(
+        &mut self,
+        bell: &Bell,
+        sleepers: &Sleepers,
+        start: Instant,
+        poll: &mut impl FnMut() -> Result<bool, E>,
+        check: &mut impl FnMut(Duration) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if !self.yield_for.is_zero() {
+            let mut looks: u32 = 0;
+            loop {
+                if poll()? {
+                    return Ok(());
+                }
+                self.stats.yields += 1;
+                yield_core();
+                looks += 1;
+                // The clock is read on every fourth look: a look takes from half a microsecond up.
+                if looks.is_multiple_of(4) && start.elapsed() >= self.yield_for {
+                    break;
+                }
+            }
+        }
+        loop {
+            check(start.elapsed())?;
+            self.stats.sleeps += 1;
+            if bell.sleep(sleepers, self.policy.nap, &mut *poll)? || poll()? {
+                self.adapt(start.elapsed());
+                return Ok(());
+            }
+        }
+    }
+
+    /// Moves the yielding budget after a wait of `waited` that ended in sleep.
+    fn adapt(&mut self, waited: Duration) {
+        let next = if waited < self.yield_for * 2 { self.yield_for * 2 } else { self.yield_for / 2 };
+        self.yield_for = next.clamp(self.policy.yield_min, self.policy.yield_max);
+    }
+}
