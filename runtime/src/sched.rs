@@ -45,7 +45,8 @@ pub(crate) fn ask_for_short_slice() {
 pub(crate) fn bind_evenly(local_rank: usize, local_ranks: usize) {
     let this_thread = Pid::from_raw(0);
     let Ok(allowed) = sched_getaffinity(this_thread) else { return };
-    let cores: Vec<usize> = (0..CpuSet::count()).filter(|core| allowed.is_set(*core).unwrap_or(false)).collect();
+    let cores: Vec<usize> =
+        (0..CpuSet::count()).filter(|core| allowed.is_set(*core).unwrap_or(false)).collect();
     let Some(core) = cores.get(share(local_rank, local_ranks, cores.len())) else { return };
     let mut own = CpuSet::new();
     if own.set(*core).is_ok() {
@@ -79,8 +80,9 @@ mod tests {
         let read = || {
             let mut attr = SchedAttr::default();
             // SAFETY: as in `ask_for_short_slice`.
-            let got =
-                unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attr, size_of::<SchedAttr>(), 0) };
+            let got = unsafe {
+                libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attr, size_of::<SchedAttr>(), 0)
+            };
             assert_eq!(got, 0);
             (attr.policy, attr.nice)
         };

@@ -9,8 +9,8 @@ use crate::executor::{Buffers, Executor, Operation, Progress};
 use crate::plan::{Call, Choice, Kind, Limits, Plan, select};
 use crate::reduce::{self, DType, Dst, Element, ReduceOp, Reducer, Store};
 use crate::report::{self, Tally};
-use crate::{sched, trace};
 use crate::transport::shm::Shm;
+use crate::{sched, trace};
 use coordinator_lite::{Secret, Server, UniqueId};
 use health::{Health, Verdict};
 use init::Bootstrap;
@@ -39,7 +39,8 @@ pub struct Communicator {
     /// Operations begun; the first is 1.
     seqno: u64,
     tally: Tally,
-    last_choice: Option<Choice>,
+    /// Plan and kernel of the last call that moved data between ranks.
+    last: Option<(Plan, Reducer)>,
     finalized: bool,
 }
 
@@ -102,7 +103,7 @@ impl Communicator {
             nranks,
             seqno: 0,
             tally: Tally::default(),
-            last_choice: None,
+            last: None,
             finalized: false,
         };
         comm.claim_core(cores);
@@ -166,7 +167,7 @@ impl Communicator {
 
     /// Algorithm, protocol, channels and chunk of the last operation that moved data between ranks.
     pub fn last_choice(&self) -> Option<Choice> {
-        self.last_choice
+        self.last.map(|(plan, _)| plan.choice)
     }
 
     /// Messages that this rank has sent in each protocol, indexed by `Protocol as usize`.
@@ -316,23 +317,36 @@ impl Communicator {
         self.record().identity.finished.store(seqno, Ordering::Relaxed);
         self.tally.count(&call);
         self.publish_tally(call.bytes());
-        trace::end_operation(begun, &call, seqno, self.last_choice);
+        trace::end_operation(begun, &call, seqno, self.last_choice());
         Ok(())
     }
 
+    /// The plan and kernel of a call; those of the last call are kept, since most repeat it.
+    #[inline]
+    fn prepare(&mut self, call: Call) -> (Plan, Reducer) {
+        match self.last {
+            Some((plan, reducer)) if plan.call == call => (plan, reducer),
+            _ => {
+                let choice = select(&call, &self.config, &self.limits);
+                let plan = Plan::new(call, choice, self.rank, self.nranks);
+                let reducer = Reducer::new(call.dtype, call.op, self.nranks as usize);
+                self.last = Some((plan, reducer));
+                (plan, reducer)
+            }
+        }
+    }
+
     unsafe fn run_plan(&mut self, call: Call, buffers: Buffers) -> Result<(), Error> {
-        let choice = select(&call, &self.config, &self.limits);
-        let plan = Plan::new(call, choice, self.rank, self.nranks);
+        let (plan, reducer) = self.prepare(call);
+        let choice = plan.choice;
         let lines = if choice.protocol == Protocol::Simple { 0 } else { choice.chunk_bytes };
         let connected = self.shm.connect(choice.algorithm, choice.protocol, plan.channels());
         self.settle(connected)?;
         self.executor.start(&plan, lines);
-        let reducer = Reducer::new(call.dtype, call.op, self.nranks as usize);
         let operation = Operation { plan, reducer, buffers };
         // SAFETY: the caller's contract; connections were made above.
         let outcome = unsafe { self.drive(&operation) };
         self.settle(outcome)?;
-        self.last_choice = Some(choice);
         Ok(())
     }
 

@@ -42,13 +42,20 @@ pub(crate) enum Progress {
 }
 
 /// Where one channel stands.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Cursor {
     /// Number of the current primitive.
     index: u64,
+    /// The current primitive; `None` when the channel is done.
+    prim: Option<Prim>,
     /// Messages of the current primitive that have arrived.
     arrived: u32,
-    done: bool,
+}
+
+impl Cursor {
+    fn first(plan: &Plan, channel: usize) -> Self {
+        Self { index: 0, prim: plan.prim(channel, 0), arrived: 0 }
+    }
 }
 
 /// The state of a rank's running operation. One owner polls it: `&mut` is the token.
@@ -72,7 +79,7 @@ impl Executor {
     #[inline]
     pub(crate) fn start(&mut self, plan: &Plan, lines: usize) {
         self.cursors.clear();
-        self.cursors.resize(plan.channels(), Cursor::default());
+        self.cursors.extend((0..plan.channels()).map(|channel| Cursor::first(plan, channel)));
         self.scratch.reserve(plan.channels(), lines);
     }
 
@@ -97,7 +104,7 @@ impl Executor {
             let mut advanced = false;
             let mut done = true;
             for channel in 0..self.cursors.len() {
-                if self.cursors[channel].done {
+                if self.cursors[channel].prim.is_none() {
                     continue;
                 }
                 // SAFETY: the caller's contract.
@@ -109,7 +116,7 @@ impl Executor {
                         moved = 0;
                     }
                 }
-                done &= self.cursors[channel].done;
+                done &= self.cursors[channel].prim.is_none();
             }
             ran |= advanced;
             if done || !advanced {
@@ -134,26 +141,18 @@ impl Executor {
         lane: &mut Lane,
     ) -> Result<Option<usize>, Error> {
         let cursor = &mut self.cursors[channel];
-        let Some(prim) = operation.plan.prim(channel, cursor.index) else {
-            cursor.done = true;
-            return Ok(Some(0));
-        };
-        let context = primitive::Context {
-            operation,
-            prim: &prim,
-            lane,
-            rank: self.rank,
-            nranks: self.nranks,
-            channel,
-        };
+        let Some(prim) = &cursor.prim else { return Ok(None) };
+        let context =
+            primitive::Context { operation, prim, lane, rank: self.rank, nranks: self.nranks, channel };
         // SAFETY: the caller's contract.
         if !unsafe { context.try_run(&mut cursor.arrived, &mut self.scratch)? } {
             return Ok(None);
         }
+        let moved = Self::bytes(prim, operation);
         cursor.index += 1;
         cursor.arrived = 0;
-        cursor.done = operation.plan.prim(channel, cursor.index).is_none();
-        Ok(Some(Self::bytes(&prim, operation)))
+        cursor.prim = operation.plan.prim(channel, cursor.index);
+        Ok(Some(moved))
     }
 
     fn bytes(prim: &Prim, operation: &Operation) -> usize {
