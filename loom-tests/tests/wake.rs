@@ -13,7 +13,9 @@ const SENDER: usize = 0;
 const RECEIVER: usize = 1;
 
 fn send_parking<const N: usize>(bells: &Bells<N>, sender: &mut Sender, protocol: Protocol, peers: &[usize]) {
+    let step = sender.step();
     bells.wait(SENDER, || Ok::<_, Error>(try_send(sender, protocol, 5))).unwrap();
+    assert_eq!(sender.step(), step + 1, "the wait ended before there was credit");
     for &peer in peers {
         bells.notify(peer);
     }
@@ -21,7 +23,9 @@ fn send_parking<const N: usize>(bells: &Bells<N>, sender: &mut Sender, protocol:
 
 fn receive_parking<const N: usize>(bells: &Bells<N>, me: usize, receiver: &mut Receiver, protocol: Protocol) {
     let mut buffer = [0; 5];
+    let step = receiver.step();
     bells.wait(me, || Ok::<_, Error>(try_receive(receiver, protocol, &mut buffer))).unwrap();
+    assert_eq!(receiver.step(), step + 1, "the wait ended before the message was there");
     bells.notify(SENDER);
 }
 
