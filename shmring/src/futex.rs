@@ -40,8 +40,8 @@ impl FutexWord {
     /// Changes the word and wakes every sleeper.
     #[cold]
     pub(crate) fn wake_all(&self) {
-        // ORDERING: Release pairs with the fence in `Bell::sleep`, see `value`. A sleeper that read the old value finds a
-        // different one when the kernel compares, and does not sleep.
+        // ORDERING: Release pairs with the fence in `Bell::sleep`, see `value`. A sleeper that read the old
+        // value finds a different one when the kernel compares, and does not sleep.
         self.word.fetch_add(1, Ordering::Release);
         kernel::wake_all(self);
     }

@@ -8,6 +8,7 @@ mod test;
 mod tidy;
 
 use clap::{Parser, Subcommand};
+use std::process::ExitCode;
 
 /// Commands of the RingCCL project.
 #[derive(Debug, Parser)]
@@ -31,12 +32,23 @@ enum Command {
     Litmus(litmus::Options),
 }
 
-fn main() -> anyhow::Result<()> {
-    match Cli::parse().command {
-        Command::Demo(options) => demo::run(&options),
+fn main() -> ExitCode {
+    match run(&Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // One line with all its causes; a backtrace of this program would help nobody.
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: &Command) -> anyhow::Result<()> {
+    match command {
+        Command::Demo(options) => demo::run(options),
         Command::Test => test::run(),
         Command::Tidy => tidy::run(),
-        Command::Loom(options) => loom::run(&options),
-        Command::Litmus(options) => litmus::run(&options),
+        Command::Loom(options) => loom::run(options),
+        Command::Litmus(options) => litmus::run(options),
     }
 }

@@ -202,6 +202,7 @@ const RINGS: &[Mutant] = &[
         edits: &[
             edit(SENDER, "let mut least = self.tail;", "let mut least = 0;"),
             edit(SENDER, "least = least.min(head);", "least = least.max(head);"),
+            edit(SENDER, " || head < self.head_cache", ""),
             NO_SEND_ASSERT,
         ],
     },
@@ -223,7 +224,8 @@ const RINGS: &[Mutant] = &[
         edits: &[edit(
             LINE,
             "let part = L::PAYLOAD.min(len - at);\n        // SAFETY: the line is ours by",
-            "let part = L::PAYLOAD.min(len - at);\n        line.flag().store(flag, Ordering::Release);\n        // SAFETY: the line is ours by",
+            "let part = L::PAYLOAD.min(len - at);\n        line.flag().store(flag, Ordering::Release);\n        \
+             // SAFETY: the line is ours by",
         )],
     },
     Mutant {
@@ -237,7 +239,7 @@ const RINGS: &[Mutant] = &[
         edits: &[edit(LINE, "if found != flag {", "if found == 0 {")],
     },
     Mutant {
-        name: "stale flag taken for the present one, LL128 after LL",
+        name: "stale flag taken for the present one, two turns later",
         test: ("wrap", "mixed"),
         edits: &[edit(LINE, "if found != flag {", "if found == 0 {")],
     },
@@ -275,13 +277,9 @@ const RINGS: &[Mutant] = &[
         )],
     },
     Mutant {
-        name: "release stores the head it had before",
-        test: ("credit", "simple"),
-        edits: &[edit(
-            RECEIVER,
-            "head.store(self.head, Ordering::Release)",
-            "head.store(self.head - 1, Ordering::Release)",
-        )],
+        name: "release gives no credit",
+        test: ("wake", "credit"),
+        edits: &[edit(RECEIVER, "self.line().head.store(self.head, Ordering::Release);", "")],
     },
     Mutant {
         name: "every step in one slot",

@@ -71,7 +71,8 @@ mod tests {
     /// Comparisons are not memory orderings, and comments are not uses.
     #[test]
     fn only_memory_orderings() {
-        let text = "fn f() {\n    // Ordering::Relaxed would do\n    Ordering::Less\n}\nfn g() {\n    Ordering::SeqCst\n}\n";
+        let text = "fn f() {\n    // Ordering::Relaxed would do\n    Ordering::Less\n}\n\
+                    fn g() {\n    Ordering::SeqCst\n}\n";
         let source = source("shmring/src/a.rs", text);
         assert_eq!(sites(&source), [Site { line: 6, function: "g" }]);
     }
