@@ -1,1 +1,45 @@
-//! Collective communication for ranks of one host: communicators, plans, primitives, reports.
+//! Collective communication between the ranks of one host.
+//!
+//! ```text
+//!  Communicator / Stream      the calls
+//!    plan/       what a call does: primitives per channel, pure logic
+//!    executor/   runs them: poll, never block
+//!    reduce/     kernels: fold, copy
+//!    transport/  connections: rings of the shared segment
+//!  report, trace              what a run leaves behind
+//! ```
+//!
+//! A process per rank, started by `ringccl run -n 2 -- PROGRAM`:
+//!
+//! ```no_run
+//! use ringccl::{Communicator, ReduceOp};
+//!
+//! # fn main() -> Result<(), ringccl::Error> {
+//! let mut comm = Communicator::from_env()?;
+//! let mine = vec![comm.rank() as f32; 1000];
+//! let mut sum = vec![0.0; 1000];
+//! comm.all_reduce(&mine, &mut sum, ReduceOp::Sum)?;
+//! comm.finalize()?;
+//! # Ok(())
+//! # }
+//! ```
+
+pub mod comm;
+pub mod config;
+mod error;
+mod executor;
+mod plan;
+pub mod reduce;
+pub mod report;
+mod stream;
+pub mod trace;
+mod transport;
+
+pub use comm::Communicator;
+pub use config::Config;
+pub use coordinator_lite::UniqueId;
+pub use error::{Error, ErrorClass};
+pub use plan::{Algorithm, Choice, Kind};
+pub use reduce::{DType, Element, ReduceOp};
+pub use shmring::Protocol;
+pub use stream::{Pending, Stream};

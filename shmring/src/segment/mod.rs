@@ -48,13 +48,13 @@ pub struct Segment {
     mapping: Arc<Mapping>,
     geometry: Geometry,
     member: u32,
-    /// The name, while this process is the one to remove it on failure.
-    name: Option<name::NameGuard>,
+    /// Held for its `Drop`: the creator removes the name if it gives up before everybody has attached.
+    _name: Option<name::NameGuard>,
 }
 
 impl Segment {
     fn join(mapping: Mapping, spec: &SegmentSpec, member: u32, name: Option<name::NameGuard>) -> Self {
-        let segment = Self { mapping: Arc::new(mapping), geometry: spec.geometry, member, name };
+        let segment = Self { mapping: Arc::new(mapping), geometry: spec.geometry, member, _name: name };
         let identity = &segment.member_record(member).identity;
         let pid = std::process::id();
         // ORDERING: Relaxed; `set_state` publishes both.
@@ -75,10 +75,25 @@ impl Segment {
         self.header().attached.0.load(Ordering::Acquire) >= self.geometry.members
     }
 
-    /// Called once the segment is complete: this process has no name to remove any more.
-    pub fn forget_name(&mut self) {
-        if let Some(mut guard) = self.name.take() {
-            guard.disarm();
+    /// Rings the bells of all sleeping members, if any sleeps. Call after moving counters.
+    #[inline]
+    pub fn notify(&self) {
+        if self.header().sleepers.any() {
+            self.ring_sleepers();
+        }
+    }
+
+    #[cold]
+    fn ring_sleepers(&self) {
+        for member in (0..self.geometry.members).filter(|m| *m != self.member) {
+            self.member_record(member).bell.ring();
+        }
+    }
+
+    /// Rings every bell, whether or not its owner has announced that it sleeps: for abort and leaving.
+    pub fn ring_all(&self) {
+        for member in 0..self.geometry.members {
+            self.member_record(member).bell.ring_always();
         }
     }
 

@@ -92,23 +92,18 @@ pub(super) fn remove(path: &Path) {
 /// Removes the name when the creator gives up before everybody has attached.
 #[derive(Debug)]
 pub(super) struct NameGuard {
-    path: Option<PathBuf>,
+    path: PathBuf,
 }
 
 impl NameGuard {
     pub(super) fn new(path: PathBuf) -> Self {
-        Self { path: Some(path) }
-    }
-
-    pub(super) fn disarm(&mut self) {
-        self.path = None;
+        Self { path }
     }
 }
 
 impl Drop for NameGuard {
     fn drop(&mut self) {
-        if let Some(path) = &self.path {
-            remove(path);
-        }
+        // Harmless after the last attach: names are never used twice.
+        remove(&self.path);
     }
 }

@@ -95,14 +95,14 @@ fn two_threads(time: Duration, seed: u64, cores: Cores) -> Result<()> {
 
 fn two_processes(time: Duration, seed: u64, cores: Cores) -> Result<()> {
     let spec = spec(SegmentName::of_this_process(u64::from(std::process::id())));
-    let mut segment = Segment::create(&spec)?;
+    let segment = Segment::create(&spec)?;
     segment.commit_pair_slots(0, 0, 1)?;
     let sender = segment.pair_sender(0, 1)?;
     let mut receiver = Command::new(std::env::current_exe().context("cannot find this program")?)
         .args(["--receive-from", &spec.name.file_name(), "--seed", &seed.to_string()])
         .spawn()
         .context("cannot start the second process")?;
-    let sent = wait_complete(&mut segment)
+    let sent = wait_complete(&segment)
         .and_then(|()| cores.bind(0))
         .and_then(|()| sides::send(sender, time, seed));
     if sent.is_err() {
@@ -131,7 +131,7 @@ fn spec(name: SegmentName) -> SegmentSpec {
     SegmentSpec { dir: Path::new("/dev/shm").into(), name, generation, geometry: GEOMETRY }
 }
 
-fn wait_complete(segment: &mut Segment) -> Result<()> {
+fn wait_complete(segment: &Segment) -> Result<()> {
     let end = Instant::now() + PATIENCE;
     while !segment.is_complete() {
         if Instant::now() > end {
@@ -139,7 +139,6 @@ fn wait_complete(segment: &mut Segment) -> Result<()> {
         }
         std::thread::yield_now();
     }
-    segment.forget_name();
     Ok(())
 }
 

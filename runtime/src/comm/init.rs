@@ -1,0 +1,132 @@
+//! How the ranks of a communicator meet: rendezvous, then the segment.
+
+use crate::config::Config;
+use crate::error::Error;
+use crate::transport::shm::Shm;
+use coordinator_lite::{Hello, Member, Secret, Server, UniqueId, Welcome, join};
+use shmring::segment::{Segment, SegmentName, SegmentSpec, remove_stale};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// Where and as what a rank joins.
+#[derive(Debug)]
+pub(super) struct Bootstrap {
+    pub(super) addr: SocketAddr,
+    pub(super) secret: Secret,
+    pub(super) group: String,
+    pub(super) rank: u32,
+    pub(super) nranks: u32,
+    /// Kept until everybody has joined, when this process hosts the rendezvous.
+    pub(super) server: Option<Server>,
+}
+
+/// A rank that has joined.
+#[derive(Debug)]
+pub(super) struct Joined {
+    pub(super) shm: Shm,
+    pub(super) members: Vec<Member>,
+    pub(super) job: u64,
+}
+
+fn var(name: &'static str) -> Result<String, Error> {
+    std::env::var(name).ok().filter(|v| !v.is_empty()).ok_or(Error::MissingSetting { name })
+}
+
+fn number(name: &'static str, max: u32) -> Result<u32, Error> {
+    let value = var(name)?;
+    match value.parse() {
+        Ok(number) if number <= max => Ok(number),
+        _ => Err(Error::Setting { name, value, expected: format!("a whole number from 0 to {max}") }),
+    }
+}
+
+/// Communicators made from the environment so far: each has a group of its own, in the order of their making.
+static MADE: Mutex<u64> = Mutex::new(0);
+
+impl Bootstrap {
+    /// From `RINGCCL_RENDEZVOUS` and `RINGCCL_SECRET`, which `ringccl run` sets, or from `MASTER_ADDR` and
+    /// `MASTER_PORT`, where rank 0 hosts the rendezvous.
+    pub(super) fn from_env() -> Result<Self, Error> {
+        let rank = number("RANK", 1 << 20)?;
+        let nranks = number("WORLD_SIZE", 1 << 20)?;
+        check_ranks(rank, nranks)?;
+        let group = {
+            let mut made = MADE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            *made += 1;
+            format!("env-{made}")
+        };
+        if let Ok(addr) = var("RINGCCL_RENDEZVOUS") {
+            let addr = resolve("RINGCCL_RENDEZVOUS", addr)?;
+            let secret = Secret::from_hex(&var("RINGCCL_SECRET")?)?;
+            return Ok(Self { addr, secret, group, rank, nranks, server: None });
+        }
+        let port = number("MASTER_PORT", 65535)?;
+        let addr = resolve("MASTER_ADDR", format!("{}:{port}", var("MASTER_ADDR")?))?;
+        // The ranks share nothing but these variables, so there is no secret to prove; whoever reaches the port
+        // may join, as with other libraries' MASTER_PORT. The unique id and `ringccl run` have one.
+        let secret = Secret::from_bytes([0; 32]);
+        let server = (rank == 0).then(|| Server::bind(addr, secret.clone())).transpose()?;
+        Ok(Self { addr, secret, group, rank, nranks, server })
+    }
+
+    pub(super) fn from_id(id: &UniqueId, rank: u32, nranks: u32) -> Result<Self, Error> {
+        check_ranks(rank, nranks)?;
+        let (addr, secret) = (id.addr(), id.secret().clone());
+        Ok(Self { addr, secret, group: "id".into(), rank, nranks, server: None })
+    }
+
+    /// Joins the others and maps the segment.
+    pub(super) fn join(self, config: &Config) -> Result<Joined, Error> {
+        let start = Instant::now();
+        let geometry = config.geometry(self.nranks);
+        let segment_error = |source| Error::Segment { rank: self.rank, source };
+        geometry.validate().map_err(segment_error)?;
+        let node = var("RINGCCL_NODE").unwrap_or_else(|_| "node0".into());
+        let local_rank = number("LOCAL_RANK", 1 << 20).unwrap_or(self.rank);
+        let member = Member::current(&node, local_rank)?;
+        let hello = Hello { group: self.group, rank: self.rank, nranks: self.nranks, member };
+        let Welcome { job, members, .. } = join(self.addr, &self.secret, hello, config.join_timeout)?;
+        if let Some(rank) = members.iter().position(|m| m.host != members[0].host) {
+            return Err(Error::OtherHost { rank: rank as u32 });
+        }
+        let job = u64::from_str_radix(&job, 16).map_err(|_| Error::Setting {
+            name: "job",
+            value: job.clone(),
+            expected: "16 hexadecimal digits from the rendezvous".into(),
+        })?;
+        let name = SegmentName {
+            job,
+            pid: members[0].pid,
+            start_time: members[0].start_time,
+            pid_namespace: members[0].pid_namespace,
+        };
+        let spec = SegmentSpec { dir: config.shm_dir.clone(), name, generation: job, geometry };
+        let left = config.join_timeout.saturating_sub(start.elapsed()).max(Duration::from_millis(100));
+        let segment = if self.rank == 0 {
+            remove_stale(&spec.dir);
+            Segment::create(&spec)
+        } else {
+            Segment::attach(&spec, self.rank, left)
+        };
+        Ok(Joined { shm: Shm::new(segment.map_err(segment_error)?), members, job })
+    }
+}
+
+fn check_ranks(rank: u32, nranks: u32) -> Result<(), Error> {
+    let max = shmring::layout::MAX_MEMBERS;
+    if nranks == 0 || nranks > max {
+        let expected = format!("a number of ranks from 1 to {max}");
+        return Err(Error::Setting { name: "WORLD_SIZE", value: nranks.to_string(), expected });
+    }
+    if rank >= nranks {
+        let expected = format!("a rank below the number of ranks, {nranks}");
+        return Err(Error::Setting { name: "RANK", value: rank.to_string(), expected });
+    }
+    Ok(())
+}
+
+fn resolve(name: &'static str, value: String) -> Result<SocketAddr, Error> {
+    let resolved = value.to_socket_addrs().ok().and_then(|mut all| all.next());
+    resolved.ok_or(Error::Setting { name, value, expected: "an address of this host".into() })
+}

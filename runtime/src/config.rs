@@ -1,0 +1,163 @@
+//! Settings of a communicator, from the environment or from code. Equal on all ranks.
+
+use crate::error::Error;
+use crate::plan::Algorithm;
+use shmring::Protocol;
+use shmring::layout::{Geometry, RingGeometry};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Settings; [`Config::from_env`] documents the variables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// How long ranks wait for each other when a communicator is made.
+    pub join_timeout: Duration,
+    /// How long an operation may take, waiting included.
+    pub timeout: Duration,
+    /// Most channels of an operation.
+    pub channels: u32,
+    /// The all-reduce algorithm, instead of one chosen by size.
+    pub algorithm: Option<Algorithm>,
+    /// The message layout, instead of one chosen by size.
+    pub protocol: Option<Protocol>,
+    /// Bytes of the largest message.
+    pub chunk_bytes: usize,
+    /// Directory of segments.
+    pub shm_dir: PathBuf,
+    /// Where the report goes, if anywhere.
+    pub report: Option<PathBuf>,
+}
+
+/// Largest message when nothing else is set, by ranks: each rank keeps eight of them, and all share the cache.
+fn default_chunk(nranks: u32) -> usize {
+    match nranks {
+        0..=2 => 256 << 10,
+        3..=16 => 128 << 10,
+        17..=32 => 64 << 10,
+        _ => 32 << 10,
+    }
+}
+
+impl Config {
+    /// The defaults for a communicator of `nranks`.
+    pub fn new(nranks: u32) -> Self {
+        Self {
+            join_timeout: Duration::from_secs(60),
+            timeout: Duration::from_secs(600),
+            channels: 1,
+            algorithm: None,
+            protocol: None,
+            chunk_bytes: default_chunk(nranks),
+            shm_dir: "/dev/shm".into(),
+            report: None,
+        }
+    }
+
+    /// The defaults, changed by the variables that are set.
+    ///
+    /// | variable | value |
+    /// | --- | --- |
+    /// | `RINGCCL_JOIN_TIMEOUT_MS` | 1 to 86,400,000 |
+    /// | `RINGCCL_TIMEOUT_MS` | 1 to 86,400,000 |
+    /// | `RINGCCL_CHANNELS` | 1 to 16 |
+    /// | `RINGCCL_ALGO` | `flat`, `twoshot`, `ring` |
+    /// | `RINGCCL_PROTO` | `LL`, `LL128`, `Simple` |
+    /// | `RINGCCL_CHUNK_BYTES` | 64 to 16 MiB, a multiple of 64 |
+    /// | `RINGCCL_SHM_DIR` | a directory on a tmpfs |
+    /// | `RINGCCL_REPORT` | a file; also `FAKEGPU_CLUSTER_REPORT_PATH` |
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for a value out of range, with what would be right.
+    pub fn from_env(nranks: u32) -> Result<Self, Error> {
+        Self::from_vars(nranks, |name| std::env::var(name).ok().filter(|v| !v.is_empty()))
+    }
+
+    fn from_vars(nranks: u32, var: impl Fn(&'static str) -> Option<String>) -> Result<Self, Error> {
+        let mut config = Self::new(nranks);
+        let number = |name: &'static str, min: u64, max: u64| -> Result<Option<u64>, Error> {
+            let Some(value) = var(name) else { return Ok(None) };
+            match value.parse() {
+                Ok(number) if (min..=max).contains(&number) => Ok(Some(number)),
+                _ => Err(Error::Setting { name, value, expected: format!("a whole number from {min} to {max}") }),
+            }
+        };
+        if let Some(ms) = number("RINGCCL_JOIN_TIMEOUT_MS", 1, 86_400_000)? {
+            config.join_timeout = Duration::from_millis(ms);
+        }
+        if let Some(ms) = number("RINGCCL_TIMEOUT_MS", 1, 86_400_000)? {
+            config.timeout = Duration::from_millis(ms);
+        }
+        if let Some(channels) = number("RINGCCL_CHANNELS", 1, 16)? {
+            config.channels = channels as u32;
+        }
+        if let Some(bytes) = number("RINGCCL_CHUNK_BYTES", 64, 16 << 20)? {
+            if !bytes.is_multiple_of(64) {
+                let (name, value) = ("RINGCCL_CHUNK_BYTES", bytes.to_string());
+                return Err(Error::Setting { name, value, expected: "a multiple of 64".into() });
+            }
+            config.chunk_bytes = bytes as usize;
+        }
+        config.algorithm = choose("RINGCCL_ALGO", &var, &Algorithm::ALL, Algorithm::name)?;
+        config.protocol = choose("RINGCCL_PROTO", &var, &Protocol::ALL, Protocol::name)?;
+        if let Some(dir) = var("RINGCCL_SHM_DIR") {
+            config.shm_dir = dir.into();
+        }
+        config.report = var("RINGCCL_REPORT").or_else(|| var("FAKEGPU_CLUSTER_REPORT_PATH")).map(Into::into);
+        Ok(config)
+    }
+
+    /// The segment that a communicator of `nranks` with these settings shares.
+    pub(crate) fn geometry(&self, nranks: u32) -> Geometry {
+        // Two lines at least, so that a ring's pieces have a grain; fewer per slot where every rank has many peers.
+        let (ll_lines, ll128_lines) = if nranks <= 16 { (8, 64) } else { (2, 16) };
+        let slot_bytes = self.chunk_bytes as u32;
+        let ring = |receivers| RingGeometry { receivers, slots: 8, ll_lines, ll128_lines, slot_bytes };
+        Geometry { members: nranks, channels: self.channels, fan: ring(nranks), pair: ring(1) }
+    }
+}
+
+/// Finds the value of a variable among `all` by name, in any case.
+fn choose<T: Copy>(
+    name: &'static str,
+    var: impl Fn(&'static str) -> Option<String>,
+    all: &[T],
+    name_of: fn(T) -> &'static str,
+) -> Result<Option<T>, Error> {
+    let Some(value) = var(name) else { return Ok(None) };
+    let found = all.iter().copied().find(|one| name_of(*one).eq_ignore_ascii_case(&value));
+    match found {
+        Some(one) => Ok(Some(one)),
+        None => {
+            let names: Vec<_> = all.iter().map(|one| name_of(*one)).collect();
+            Err(Error::Setting { name, value, expected: format!("one of {}", names.join(", ")) })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each bad value is refused by name with what would be right; good ones arrive.
+    #[test]
+    fn variables_are_checked() {
+        let with = |name: &'static str, value: &'static str| {
+            Config::from_vars(4, |n| (n == name).then(|| value.to_string()))
+        };
+        for (name, bad, expected) in [
+            ("RINGCCL_TIMEOUT_MS", "0", "from 1 to 86400000"),
+            ("RINGCCL_JOIN_TIMEOUT_MS", "soon", "a whole number"),
+            ("RINGCCL_CHANNELS", "17", "from 1 to 16"),
+            ("RINGCCL_CHUNK_BYTES", "100", "a multiple of 64"),
+            ("RINGCCL_ALGO", "tree", "one of flat, twoshot, ring"),
+            ("RINGCCL_PROTO", "LL64", "one of LL, LL128, Simple"),
+        ] {
+            let text = with(name, bad).unwrap_err().to_string();
+            assert!(text.contains(name) && text.contains(bad) && text.contains(expected), "{text}");
+        }
+        assert_eq!(with("RINGCCL_ALGO", "Ring").unwrap().algorithm, Some(Algorithm::Ring));
+        assert_eq!(with("RINGCCL_PROTO", "ll128").unwrap().protocol, Some(Protocol::Ll128));
+        assert_eq!(with("FAKEGPU_CLUSTER_REPORT_PATH", "r.json").unwrap().report, Some("r.json".into()));
+        assert_eq!(with("NOTHING", "").unwrap(), Config::new(4));
+    }
+}

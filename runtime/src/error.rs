@@ -1,0 +1,147 @@
+//! Errors of communicators.
+
+use crate::plan::Kind;
+use std::time::Duration;
+
+/// Why a communicator could not be made, or an operation not be done.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A setting has a value that it cannot have.
+    #[error("{name}={value}: not {expected}")]
+    Setting {
+        /// The environment variable.
+        name: &'static str,
+        /// Its value.
+        value: String,
+        /// What would be right.
+        expected: String,
+    },
+    /// A variable that this way of joining needs is not set.
+    #[error("{name} is not set: start the ranks with `ringccl run -n N -- PROGRAM`, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT")]
+    MissingSetting {
+        /// The environment variable.
+        name: &'static str,
+    },
+    /// The ranks could not find each other.
+    #[error(transparent)]
+    Rendezvous(#[from] coordinator_lite::Error),
+    /// The ranks share no memory.
+    #[error("rank {rank} runs on another host than rank 0 (or sees another /dev/shm): this version joins ranks of one host only")]
+    OtherHost {
+        /// The rank.
+        rank: u32,
+    },
+    /// The shared segment, or a ring in it.
+    #[error("rank {rank}: {source}")]
+    Segment {
+        /// The rank that failed.
+        rank: u32,
+        /// What failed.
+        source: shmring::Error,
+    },
+    /// The arguments of a call are wrong; nothing was done and the communicator can go on.
+    #[error("rank {rank}, {}: {what}", kind.name())]
+    Argument {
+        /// The calling rank.
+        rank: u32,
+        /// The collective.
+        kind: Kind,
+        /// What is wrong, with the values.
+        what: String,
+    },
+    /// A process died, or left before the operation was through.
+    #[error("rank {dead} ({how}) is gone: operation {seqno} on rank {rank} cannot finish; see what rank {dead} printed last")]
+    PeerGone {
+        /// The rank that is gone.
+        dead: u32,
+        /// Its process id and whether it died or left.
+        how: String,
+        /// The rank that says so.
+        rank: u32,
+        /// The operation in which this was found.
+        seqno: u64,
+    },
+    /// An operation did not finish in time.
+    #[error("operation {seqno} on rank {rank} did not finish within {limit:?}; {standing}; raise RINGCCL_TIMEOUT_MS if the ranks only need longer")]
+    Timeout {
+        /// The rank that says so.
+        rank: u32,
+        /// The operation.
+        seqno: u64,
+        /// The time limit.
+        limit: Duration,
+        /// Where each late rank stands.
+        standing: String,
+    },
+    /// Another rank ended the communicator.
+    #[error("rank {by} has ended this communicator after an error of its own ({reason}); rank {rank} was at operation {seqno}")]
+    Aborted {
+        /// The rank that ended it.
+        by: u32,
+        /// In a few words, why.
+        reason: &'static str,
+        /// The rank that says so.
+        rank: u32,
+        /// The operation.
+        seqno: u64,
+    },
+    /// A report or trace could not be written.
+    #[error("cannot write {what} `{path}`: {source}")]
+    Output {
+        /// What was written.
+        what: &'static str,
+        /// Where to.
+        path: String,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// The stream's thread is gone or could not be started.
+    #[error("rank {rank}: the stream has ended: {why}")]
+    StreamEnded {
+        /// The rank.
+        rank: u32,
+        /// Why.
+        why: String,
+    },
+}
+
+/// What kind of trouble an [`Error`] is: the closed set that other interfaces map from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ErrorClass {
+    /// A wrong argument or setting; the caller can mend it.
+    InvalidArgument,
+    /// A wrong use of a communicator, for instance after it has failed.
+    InvalidUsage,
+    /// The operating system refused something.
+    System,
+    /// Another rank failed.
+    Remote,
+    /// A time limit passed.
+    Timeout,
+    /// A promise of this library does not hold.
+    Internal,
+}
+
+impl Error {
+    /// The kind of trouble.
+    pub fn class(&self) -> ErrorClass {
+        use shmring::Error as Shm;
+        match self {
+            Self::Setting { .. } | Self::MissingSetting { .. } | Self::Argument { .. } => {
+                ErrorClass::InvalidArgument
+            }
+            Self::OtherHost { .. } | Self::StreamEnded { .. } => ErrorClass::InvalidUsage,
+            Self::Rendezvous(_) | Self::Output { .. } => ErrorClass::System,
+            Self::Segment { source, .. } => match source {
+                Shm::Exists { .. } | Shm::NoSpace { .. } | Shm::Io { .. } | Shm::NotPrivate { .. } => {
+                    ErrorClass::System
+                }
+                Shm::NotReady { .. } => ErrorClass::Timeout,
+                Shm::Geometry { .. } | Shm::Mismatch { .. } | Shm::RoleTaken { .. } => ErrorClass::InvalidUsage,
+                Shm::Corrupt { .. } => ErrorClass::Internal,
+            },
+            Self::PeerGone { .. } | Self::Aborted { .. } => ErrorClass::Remote,
+            Self::Timeout { .. } => ErrorClass::Timeout,
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! The one routine that runs every primitive: wait for credit and messages, combine, store, post, release.
+//!
+//! | protocol | received data is read | the result is written |
+//! | --- | --- | --- |
+//! | Simple | in the slot, where the sender put it | straight into the slot |
+//! | LL, LL128 | from scratch (or the output), where the lines were unpacked as they arrived | to scratch (or the output), then packed into lines |
+
+use super::Operation;
+use crate::plan::{Own, Prim, Recv, Send, Span};
+use crate::reduce::{self, Dst, Store};
+use crate::transport::shm::Lane;
+use shmring::{Error, Protocol, Receiver, Sender};
+
+/// Operations of at least this size write their output past the cache: it would not stay there.
+const STREAMING_BYTES: usize = 1 << 20;
+
+/// Private memory for messages in lines, and the list of sources of the running primitive.
+#[derive(Debug)]
+pub(super) struct Scratch {
+    nranks: usize,
+    /// Bytes of one message, rounded up to words.
+    stride: usize,
+    /// One message per channel and rank; the own rank's holds what is sent.
+    words: Vec<u64>,
+    sources: Vec<Source>,
+}
+
+/// An address that is used only while the primitive that listed it runs.
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+struct Source(*const u8);
+
+// SAFETY: between primitives the list is dead, so moving it to another thread moves nothing that is used.
+unsafe impl core::marker::Send for Source {}
+
+impl Scratch {
+    pub(super) fn new(nranks: u32) -> Self {
+        Self {
+            nranks: nranks as usize,
+            stride: 0,
+            words: Vec::new(),
+            sources: Vec::with_capacity(nranks as usize),
+        }
+    }
+
+    /// Makes room for line messages of `bytes`; 0 when the operation has none.
+    #[inline]
+    pub(super) fn reserve(&mut self, channels: usize, bytes: usize) {
+        let stride = bytes.next_multiple_of(64);
+        let words = channels * self.nranks * stride / 8;
+        if self.stride != stride || self.words.len() < words {
+            self.stride = stride;
+            self.words.resize(words.max(self.words.len()), 0);
+        }
+    }
+
+    #[inline]
+    fn message(&mut self, channel: usize, rank: u32) -> *mut u8 {
+        let at = (channel * self.nranks + rank as usize) * self.stride / 8;
+        self.words[at..][..self.stride / 8].as_mut_ptr().cast()
+    }
+}
+
+/// One attempt at one primitive.
+pub(super) struct Context<'a> {
+    pub(super) operation: &'a Operation,
+    pub(super) prim: &'a Prim,
+    pub(super) lane: &'a mut Lane,
+    pub(super) rank: u32,
+    pub(super) nranks: u32,
+    pub(super) channel: usize,
+}
+
+impl Context<'_> {
+    /// Runs the primitive if it has credit and all its messages; false if it must be tried again.
+    ///
+    /// # Safety
+    /// - The operation's buffers are valid as [`super::Buffers`] says, and the lane is connected.
+    #[inline]
+    pub(super) unsafe fn try_run(mut self, arrived: &mut u32, scratch: &mut Scratch) -> Result<bool, Error> {
+        let credit = match self.prim.send {
+            Send::None => true,
+            Send::Next => connected(&mut self.lane.next).has_credit()?,
+            Send::Fan => connected(&mut self.lane.fan_out).has_credit()?,
+        };
+        // SAFETY: the caller's contract, for both calls.
+        if !credit || !unsafe { self.receive(arrived, scratch)? } {
+            return Ok(false);
+        }
+        // SAFETY: as above; credit and messages are there.
+        unsafe { self.combine(scratch) };
+        self.release();
+        Ok(true)
+    }
+
+    fn protocol(&self) -> Protocol {
+        self.operation.plan.choice.protocol
+    }
+
+    fn bytes(&self, elements: usize) -> usize {
+        elements * self.operation.reducer.dtype().size_bytes()
+    }
+
+    /// Looks for the messages that have not arrived yet; lines are unpacked on the way.
+    #[inline]
+    unsafe fn receive(&mut self, arrived: &mut u32, scratch: &mut Scratch) -> Result<bool, Error> {
+        let (wanted, first) = match self.prim.recv {
+            Recv::None => return Ok(true),
+            Recv::Prev => (1, (self.rank + self.nranks - 1) % self.nranks),
+            Recv::From(rank) => (1, rank),
+            Recv::All => (self.nranks - 1, (self.rank + 1) % self.nranks),
+        };
+        let (protocol, len) = (self.protocol(), self.bytes(self.prim.message));
+        while *arrived < wanted {
+            let from = (first + *arrived) % self.nranks;
+            let to = self.line_target(from, scratch);
+            let receiver = receiver(self.lane, self.prim.recv, from);
+            let here = match protocol {
+                Protocol::Simple => receiver.is_posted()?,
+                // SAFETY: the target has room for a message: scratch by `reserve`, the output by the plan's span.
+                _ => unsafe { receiver.read_lines(protocol, to, len)? },
+            };
+            if !here {
+                return Ok(false);
+            }
+            *arrived += 1;
+        }
+        Ok(true)
+    }
+
+    /// Where the lines of a message are unpacked: in the output if they need nothing more.
+    #[inline]
+    fn line_target(&self, from: u32, scratch: &mut Scratch) -> *mut u8 {
+        match (self.protocol(), self.prim.own, self.prim.dst) {
+            (Protocol::Simple, _, _) => std::ptr::null_mut(),
+            (_, None, Some(span)) => self.output(span),
+            _ => scratch.message(self.channel, from),
+        }
+    }
+
+    fn output(&self, span: Span) -> *mut u8 {
+        debug_assert!(span.end() <= self.operation.plan.call.count);
+        // The plan's spans lie inside the buffers, which the caller of the operation vouched for.
+        self.operation.buffers.output.wrapping_add(self.bytes(span.at))
+    }
+
+    fn own(&self, own: Own) -> *const u8 {
+        debug_assert!(own.span.end() <= self.operation.plan.call.count);
+        self.operation.buffers.input.wrapping_add(self.bytes(own.span.at))
+    }
+
+    /// Stores the result in the output, in the slot to be sent, or both, and posts it.
+    #[inline]
+    unsafe fn combine(&mut self, scratch: &mut Scratch) {
+        let protocol = self.protocol();
+        let bytes = self.bytes(self.prim.len);
+        let output = self.prim.dst.map(|span| Dst {
+            ptr: self.output(span),
+            store: if self.operation.plan.call.bytes() >= STREAMING_BYTES {
+                Store::Streaming
+            } else {
+                Store::Cached
+            },
+        });
+        // SAFETY (each call below): the caller's contract; slots and scratch hold a whole message.
+        unsafe {
+            match (self.prim.send, protocol) {
+                (Send::None, _) => {
+                    if let Some(dst) = output {
+                        self.fill(&[dst], scratch);
+                    }
+                }
+                (_, Protocol::Simple) => {
+                    let slot = self.sender().write_slot(|to, room| {
+                        assert!(bytes <= room, "{bytes} bytes in a slot of {room}");
+                        Dst { ptr: to, store: Store::Cached }
+                    });
+                    match output {
+                        Some(dst) => self.fill(&[slot, dst], scratch),
+                        None => self.fill(&[slot], scratch),
+                    }
+                    self.sender().post();
+                }
+                (_, _) => {
+                    let packed = match (output, self.prim.own) {
+                        (Some(dst), _) => {
+                            self.fill(&[dst], scratch);
+                            dst.ptr.cast_const()
+                        }
+                        // Own data that needs no change is packed from where it is.
+                        (None, Some(own)) if self.prim.recv == Recv::None && !self.scales() => self.own(own),
+                        (None, _) => {
+                            let to = scratch.message(self.channel, self.rank);
+                            self.fill(&[Dst { ptr: to, store: Store::Cached }], scratch);
+                            to.cast_const()
+                        }
+                    };
+                    self.sender().send_lines(protocol, packed, bytes);
+                }
+            }
+        }
+    }
+
+    /// Whether reading own input applies the operation's scale.
+    fn scales(&self) -> bool {
+        self.operation.reducer.needs_pre_op()
+    }
+
+    /// Writes the primitive's result to every destination.
+    #[inline]
+    unsafe fn fill(&mut self, dsts: &[Dst], scratch: &mut Scratch) {
+        let prim = self.prim;
+        if prim.len == 0 {
+            return;
+        }
+        // SAFETY: sources are own data, posted slots or scratch, each valid for `prim.len` elements from the
+        // part on; destinations are the output's span or a slot with credit. They overlap only where the
+        // caller's output is the input, element for element.
+        unsafe {
+            match (prim.recv, prim.own) {
+                (Recv::None, Some(own)) => self.copy_own(own, dsts),
+                (_, None) => {
+                    let from = self.single_source(scratch);
+                    if dsts.iter().any(|dst| dst.ptr.cast_const() == from) {
+                        return; // Lines were unpacked where they belong.
+                    }
+                    reduce::copy(from, dsts, self.bytes(prim.len));
+                }
+                (_, Some(own)) => {
+                    let own_index = self.list_sources(own, scratch);
+                    let sources: &[*const u8] =
+                        std::slice::from_raw_parts(scratch.sources.as_ptr().cast(), scratch.sources.len());
+                    let scaled = self.scales().then_some(own_index);
+                    self.operation.reducer.fold(sources, scaled, dsts, prim.len, prim.last);
+                }
+            }
+        }
+    }
+
+    /// Copies own data around its hole, scaled if the operation wants it.
+    unsafe fn copy_own(&self, own: Own, dsts: &[Dst]) {
+        let whole = own.span;
+        let parts = if own.hole.len == 0 {
+            [whole, Span::new(whole.end(), 0)]
+        } else {
+            [Span::new(whole.at, own.hole.at - whole.at), Span::new(own.hole.end(), whole.end() - own.hole.end())]
+        };
+        for part in parts.into_iter().filter(|part| part.len > 0) {
+            let offset = self.bytes(part.at - whole.at);
+            let from = self.own(own).wrapping_add(offset);
+            let mut to = [Dst { ptr: std::ptr::null_mut(), store: Store::Cached }; 2];
+            let mut used = 0;
+            for dst in dsts {
+                let ptr = dst.ptr.wrapping_add(offset);
+                // In place, the output holds the data already.
+                if ptr.cast_const() != from || self.scales() {
+                    to[used] = Dst { ptr, store: dst.store };
+                    used += 1;
+                }
+            }
+            // SAFETY: the caller's contract; every part lies inside the span.
+            unsafe {
+                if self.scales() {
+                    self.operation.reducer.fold(&[from], Some(0), &to[..used], part.len, false);
+                } else if used > 0 {
+                    reduce::copy(from, &to[..used], self.bytes(part.len));
+                }
+            }
+        }
+    }
+
+    /// The message of a primitive that receives one and adds nothing.
+    fn single_source(&mut self, scratch: &mut Scratch) -> *const u8 {
+        let from = match self.prim.recv {
+            Recv::Prev => (self.rank + self.nranks - 1) % self.nranks,
+            Recv::From(rank) => rank,
+            Recv::None | Recv::All => unreachable!("no such primitive has an output"),
+        };
+        self.source(from, scratch)
+    }
+
+    fn source(&mut self, from: u32, scratch: &mut Scratch) -> *const u8 {
+        let start = match self.protocol() {
+            // SAFETY: `receive` found the message posted, and it is released only after `combine`.
+            Protocol::Simple => unsafe { receiver(self.lane, self.prim.recv, from).read_slot(|at, _| at) },
+            _ => self.line_target(from, scratch).cast_const(),
+        };
+        start.wrapping_add(self.bytes(self.prim.part))
+    }
+
+    /// Lists messages and own data in the order of reduction; returns the position of own data.
+    ///
+    /// From all: rank order, the same on every rank. From the previous rank: the received value first.
+    #[inline]
+    fn list_sources(&mut self, own: Own, scratch: &mut Scratch) -> usize {
+        scratch.sources.clear();
+        let own_address = self.own(own);
+        if self.prim.recv == Recv::All {
+            for rank in 0..self.nranks {
+                let address = if rank == self.rank { own_address } else { self.source(rank, scratch) };
+                scratch.sources.push(Source(address));
+            }
+            self.rank as usize
+        } else {
+            let received = self.single_source(scratch);
+            scratch.sources.extend([Source(received), Source(own_address)]);
+            1
+        }
+    }
+
+    /// Gives back the slots that were read.
+    #[inline]
+    fn release(&mut self) {
+        let protocol = self.protocol();
+        match self.prim.recv {
+            Recv::None => {}
+            Recv::Prev => connected(&mut self.lane.prev).release(protocol),
+            Recv::From(rank) => connected(&mut self.lane.fan_in[rank as usize]).release(protocol),
+            Recv::All => self.lane.fan_in.iter_mut().flatten().for_each(|r| r.release(protocol)),
+        }
+    }
+
+    fn sender(&mut self) -> &mut Sender {
+        match self.prim.send {
+            Send::Next => connected(&mut self.lane.next),
+            Send::Fan | Send::None => connected(&mut self.lane.fan_out),
+        }
+    }
+}
+
+#[inline]
+fn receiver(lane: &mut Lane, recv: Recv, from: u32) -> &mut Receiver {
+    match recv {
+        Recv::Prev => connected(&mut lane.prev),
+        _ => connected(&mut lane.fan_in[from as usize]),
+    }
+}
+
+#[inline]
+fn connected<T>(end: &mut Option<T>) -> &mut T {
+    end.as_mut().expect("the operation's connections are made before it is polled")
+}

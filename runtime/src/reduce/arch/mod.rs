@@ -1,0 +1,106 @@
+//! Instruction sets: which ones this CPU has, and the kernels of each.
+
+use std::fmt;
+
+use super::dtype::DType;
+use super::kernel::Kernel;
+use super::op::ReduceOp;
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod portable;
+
+/// An instruction set that kernels exist for, from the plainest to the widest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Isa {
+    /// What the build's target offers; no non-temporal stores.
+    Portable,
+    /// x86-64 with AVX2 and F16C.
+    Avx2,
+    /// x86-64 with AVX-512 F, BW, DQ and VL.
+    Avx512,
+}
+
+impl Isa {
+    /// Every instruction set that kernels exist for.
+    pub const ALL: [Isa; 3] = [Isa::Portable, Isa::Avx2, Isa::Avx512];
+
+    /// The widest instruction set of this CPU.
+    #[must_use]
+    #[inline]
+    pub fn detect() -> Self {
+        if Isa::Avx512.is_available() {
+            Isa::Avx512
+        } else if Isa::Avx2.is_available() {
+            Isa::Avx2
+        } else {
+            Isa::Portable
+        }
+    }
+
+    /// Whether this CPU can run the kernels of this instruction set.
+    #[must_use]
+    #[inline]
+    pub fn is_available(self) -> bool {
+        match self {
+            Isa::Portable => true,
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c"),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => {
+                is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512dq")
+                    && is_x86_feature_detected!("avx512vl")
+                    && is_x86_feature_detected!("f16c")
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Isa {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Isa::Portable => "portable",
+            Isa::Avx2 => "avx2",
+            Isa::Avx512 => "avx512",
+        })
+    }
+}
+
+/// The kernel for an instruction set, element type and operation; it may only be called on a CPU
+/// for which `isa.is_available()`.
+pub(super) fn kernel(isa: Isa, dtype: DType, op: ReduceOp) -> Kernel {
+    match isa {
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => avx2::kernel(dtype, op),
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => avx512::kernel(dtype, op),
+        _ => portable::kernel(dtype, op),
+    }
+}
+
+/// The copy loop of an instruction set, under the same condition as [`kernel`].
+pub(super) fn copy_kernel(isa: Isa) -> Option<super::copy::CopyKernel> {
+    match isa {
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => Some(avx2::copy_lines),
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => Some(avx512::copy_lines),
+        _ => None,
+    }
+}
+
+/// Orders earlier non-temporal stores before everything that follows.
+#[inline(always)]
+pub(super) fn fence_streams() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: SFENCE is part of every x86-64 CPU and touches no memory.
+    unsafe {
+        std::arch::x86_64::_mm_sfence();
+    }
+}

@@ -1,0 +1,209 @@
+//! What a kernel needs from an instruction set: one cache line of elements held in registers.
+
+use super::divide::Divider;
+use super::dtype::Element;
+
+/// Bytes of a line, the unit every kernel works in; also the cache line of the machines we run on.
+pub(super) const LINE: usize = 64;
+
+/// Elements of one type that fill 64 bytes of memory, in the form they have in registers.
+///
+/// fp16 and bf16 are held as binary32 values that are exactly representable in the narrow type, so
+/// a source costs one widening and a hop one rounding, with no store in between. Lanes need not be
+/// in memory order: every operation works lane by lane.
+///
+/// The methods are `inline(always)` without target features and are inlined into an entry point that
+/// enables them; that entry point is what keeps the instructions legal.
+///
+/// # Safety
+///
+/// For every method: the CPU has the features of the implementing instruction set. For those with a
+/// pointer: 64 bytes there (`elems` elements for the `_part` forms) may be read or written, at any
+/// alignment except for `stream`, which needs 64.
+pub(super) trait Line: Copy {
+    /// The element in memory.
+    type Elem: Scalar;
+    /// Whether [`Line::stream`] bypasses the caches.
+    const STREAMS: bool;
+    /// Whether the `_part` forms are quick; if not, parts of a line are folded element by element.
+    const MASKS: bool;
+
+    unsafe fn load(from: *const u8) -> Self;
+    /// Loads fewer elements than a line has; the other lanes hold zeros.
+    unsafe fn load_part(from: *const u8, elems: usize) -> Self;
+    unsafe fn store(self, to: *mut u8);
+    unsafe fn store_part(self, to: *mut u8, elems: usize);
+    /// Stores to a 64-byte aligned address without bringing the line into the cache.
+    unsafe fn stream(self, to: *mut u8);
+
+    unsafe fn sum(self, other: Self) -> Self;
+    unsafe fn prod(self, other: Self) -> Self;
+    unsafe fn min(self, other: Self) -> Self;
+    unsafe fn max(self, other: Self) -> Self;
+
+    /// Rounds to the element type where `sum` and `prod` leave that to the next `settle` or store; called
+    /// before a result enters another operation.
+    #[inline(always)]
+    unsafe fn settle(self) -> Self {
+        self
+    }
+
+    /// A line whose memory image is `pattern` eight times.
+    #[inline(always)]
+    unsafe fn splat(pattern: u64) -> Self {
+        let image = [pattern; LINE / 8];
+        // SAFETY: the array is 64 readable bytes.
+        unsafe { Self::load(image.as_ptr().cast()) }
+    }
+
+    /// Divides integers; floats come back unchanged, their average is scaled beforehand.
+    #[inline(always)]
+    unsafe fn divide(self, by: Divider) -> Self {
+        let mut image = [0u64; LINE / 8];
+        // SAFETY: the array is 64 writable and readable bytes.
+        unsafe {
+            self.store(image.as_mut_ptr().cast());
+            for elem in bytemuck::cast_slice_mut::<u64, Self::Elem>(&mut image) {
+                *elem = elem.divide(by);
+            }
+            Self::load(image.as_ptr().cast())
+        }
+    }
+}
+
+/// The arithmetic of one element, as the portable path does it.
+pub(super) trait Scalar: Element {
+    fn sum(self, other: Self) -> Self;
+    fn prod(self, other: Self) -> Self;
+    fn min(self, other: Self) -> Self;
+    fn max(self, other: Self) -> Self;
+    fn divide(self, by: Divider) -> Self;
+}
+
+macro_rules! integer {
+    ($($t:ty)*) => {$(
+        impl Scalar for $t {
+            #[inline(always)]
+            fn sum(self, other: Self) -> Self {
+                self.wrapping_add(other)
+            }
+            #[inline(always)]
+            fn prod(self, other: Self) -> Self {
+                self.wrapping_mul(other)
+            }
+            #[inline(always)]
+            fn min(self, other: Self) -> Self {
+                Ord::min(self, other)
+            }
+            #[inline(always)]
+            fn max(self, other: Self) -> Self {
+                Ord::max(self, other)
+            }
+            #[inline(always)]
+            fn divide(self, by: Divider) -> Self {
+                by.divide(i64::from(self)) as $t
+            }
+        }
+    )*};
+}
+
+// The comparison is the one of the x86 minimum: equal zeros give `other`, so that -0 and +0 come out
+// the same on every path; only a NaN in `other` needs a test of its own.
+macro_rules! float {
+    ($($t:ty)*) => {$(
+        impl Scalar for $t {
+            #[inline(always)]
+            fn sum(self, other: Self) -> Self {
+                self + other
+            }
+            #[inline(always)]
+            fn prod(self, other: Self) -> Self {
+                self * other
+            }
+            #[inline(always)]
+            fn min(self, other: Self) -> Self {
+                if self < other || other.is_nan() { self } else { other }
+            }
+            #[inline(always)]
+            fn max(self, other: Self) -> Self {
+                if self > other || other.is_nan() { self } else { other }
+            }
+            #[inline(always)]
+            fn divide(self, _by: Divider) -> Self {
+                self
+            }
+        }
+    )*};
+}
+
+macro_rules! narrow_float {
+    ($($t:ty)*) => {$(
+        impl Scalar for $t {
+            #[inline(always)]
+            fn sum(self, other: Self) -> Self {
+                <$t>::from_f32(self.to_f32() + other.to_f32())
+            }
+            #[inline(always)]
+            fn prod(self, other: Self) -> Self {
+                <$t>::from_f32(self.to_f32() * other.to_f32())
+            }
+            #[inline(always)]
+            fn min(self, other: Self) -> Self {
+                if self < other || other.is_nan() { self } else { other }
+            }
+            #[inline(always)]
+            fn max(self, other: Self) -> Self {
+                if self > other || other.is_nan() { self } else { other }
+            }
+            #[inline(always)]
+            fn divide(self, _by: Divider) -> Self {
+                self
+            }
+        }
+    )*};
+}
+
+integer!(i32 i64);
+float!(f32 f64);
+narrow_float!(half::f16 half::bf16);
+
+/// A reduction as the kernels see it: a type, so that each kernel is compiled for one.
+pub(super) trait Op {
+    /// Whether inputs may have to be scaled, or results divided.
+    const AVERAGES: bool;
+    /// Folds `next` into `acc`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Line`].
+    unsafe fn apply<L: Line>(acc: L, next: L) -> L;
+    /// The same for single elements.
+    fn apply_scalar<T: Scalar>(acc: T, next: T) -> T;
+}
+
+macro_rules! op {
+    ($($name:ident => $method:ident, averages $averages:literal;)*) => {$(
+        #[derive(Debug)]
+        pub(super) struct $name;
+        impl Op for $name {
+            const AVERAGES: bool = $averages;
+            #[inline(always)]
+            unsafe fn apply<L: Line>(acc: L, next: L) -> L {
+                // SAFETY: the caller vouches for the instruction set.
+                unsafe { acc.$method(next) }
+            }
+            #[inline(always)]
+            fn apply_scalar<T: Scalar>(acc: T, next: T) -> T {
+                acc.$method(next)
+            }
+        }
+    )*};
+}
+
+op! {
+    Sum => sum, averages false;
+    Prod => prod, averages false;
+    Min => min, averages false;
+    Max => max, averages false;
+    Avg => sum, averages true;
+}

@@ -1,0 +1,132 @@
+//! A timeline of this rank in Chrome's trace format, written when `RINGCCL_TRACE` names a directory.
+//!
+//! Each rank writes `DIR/trace-RANK.json`: an array of complete events, times in microseconds of the
+//! machine's monotonic clock, so that the ranks' files line up. Open them in Perfetto or `chrome://tracing`.
+
+use crate::error::Error;
+use crate::plan::{Call, Choice};
+use serde::Serialize;
+use std::path::PathBuf;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Instant;
+
+/// Events kept; later ones are dropped and counted.
+const MAX_EVENTS: usize = 1 << 20;
+
+#[derive(Debug, Serialize)]
+struct Event {
+    name: String,
+    ph: &'static str,
+    ts: f64,
+    dur: f64,
+    pid: u32,
+    tid: i32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    args: Option<Args>,
+}
+
+#[derive(Debug, Serialize)]
+struct Args {
+    seqno: u64,
+    bytes: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    algo: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    proto: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    channels: Option<u32>,
+}
+
+#[derive(Debug)]
+struct Trace {
+    dir: PathBuf,
+    events: Mutex<Vec<Event>>,
+}
+
+fn trace() -> Option<&'static Trace> {
+    static TRACE: OnceLock<Option<Trace>> = OnceLock::new();
+    TRACE
+        .get_or_init(|| {
+            let dir = std::env::var_os("RINGCCL_TRACE").filter(|dir| !dir.is_empty())?;
+            Some(Trace { dir: dir.into(), events: Mutex::new(Vec::new()) })
+        })
+        .as_ref()
+}
+
+/// Microseconds of the monotonic clock, which all processes of a host share.
+fn now_us() -> f64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call writes one timespec to a valid place; this clock always exists on Linux.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3
+}
+
+fn thread_id() -> i32 {
+    nix::unistd::gettid().as_raw()
+}
+
+fn record(trace: &Trace, name: String, begun: &Begun, args: Option<Args>) {
+    let dur = begun.since.elapsed().as_nanos() as f64 / 1e3;
+    let event = Event { name, ph: "X", ts: begun.ts, dur, pid: std::process::id(), tid: thread_id(), args };
+    let mut events = trace.events.lock().unwrap_or_else(PoisonError::into_inner);
+    if events.len() < MAX_EVENTS {
+        events.push(event);
+    }
+}
+
+/// When something began.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    ts: f64,
+    since: Instant,
+}
+
+/// The time now, if a trace is being written.
+#[inline]
+pub(crate) fn begin() -> Option<Begun> {
+    trace().map(|_| Begun { ts: now_us(), since: Instant::now() })
+}
+
+/// Records a collective that has ended.
+#[inline]
+pub(crate) fn end_operation(begun: Option<Begun>, call: &Call, seqno: u64, choice: Option<Choice>) {
+    if let (Some(begun), Some(trace)) = (begun, trace()) {
+        let args = Args {
+            seqno,
+            bytes: call.bytes(),
+            algo: choice.map(|c| c.algorithm.name()),
+            proto: choice.map(|c| c.protocol.name()),
+            channels: choice.map(|c| c.channels),
+        };
+        record(trace, call.kind.name().into(), &begun, Some(args));
+    }
+}
+
+/// A stretch of the program's own work on the timeline, from [`span`] to its drop.
+#[derive(Debug)]
+#[must_use = "the span ends when this is dropped"]
+pub struct Span(Option<(String, Begun)>);
+
+/// Begins a span of the program's own work; costs a look at a flag when no trace is written.
+pub fn span(name: impl Into<String>) -> Span {
+    Span(begin().map(|begun| (name.into(), begun)))
+}
+
+impl Drop for Span {
+    fn drop(&mut self) {
+        if let (Some((name, begun)), Some(trace)) = (self.0.take(), trace()) {
+            record(trace, name, &begun, None);
+        }
+    }
+}
+
+/// Writes the events so far, if a trace is being written.
+pub(crate) fn write(rank: u32) -> Result<(), Error> {
+    let Some(trace) = trace() else { return Ok(()) };
+    let path = trace.dir.join(format!("trace-{rank}.json"));
+    let output = |source| Error::Output { what: "trace", path: path.display().to_string(), source };
+    std::fs::create_dir_all(&trace.dir).map_err(output)?;
+    let events = trace.events.lock().unwrap_or_else(PoisonError::into_inner);
+    let text = serde_json::to_string(&*events).map_err(|e| output(e.into()))?;
+    std::fs::write(&path, text).map_err(output)
+}

@@ -1,0 +1,167 @@
+//! A cluster as the rest of the workspace sees it.
+
+use std::path::{Path, PathBuf};
+
+/// One machine of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    pub(crate) id: String,
+    pub(crate) host: String,
+    pub(crate) ranks: Vec<u32>,
+    pub(crate) profiles: Vec<String>,
+}
+
+impl Node {
+    /// Name of the node in reports, as written in the file.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Label of the machine; nothing connects to it.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Global ranks on this node by local rank.
+    pub fn ranks(&self) -> &[u32] {
+        &self.ranks
+    }
+
+    /// GPU profiles by local rank, as many as ranks.
+    pub fn profiles(&self) -> &[String] {
+        &self.profiles
+    }
+}
+
+/// One class of links; all links of a class are alike.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinkClass {
+    pub(crate) kind: String,
+    pub(crate) bandwidth_gbps: f64,
+    pub(crate) latency_us: f64,
+    pub(crate) oversubscription: f64,
+}
+
+impl LinkClass {
+    /// The word behind `type`, such as `nvlink`; it has no effect.
+    pub fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    /// Bandwidth of one direction in 10^9 bits per second, above 0.
+    pub fn bandwidth_gbps(&self) -> f64 {
+        self.bandwidth_gbps
+    }
+
+    /// Microseconds added once per transfer, at least 0.
+    pub fn latency_us(&self) -> f64 {
+        self.latency_us
+    }
+
+    /// Number that divides the bandwidth, above 0.
+    pub fn oversubscription(&self) -> f64 {
+        self.oversubscription
+    }
+}
+
+/// The two classes of links of a cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fabric {
+    pub(crate) intra_node: LinkClass,
+    pub(crate) inter_node: LinkClass,
+}
+
+impl Fabric {
+    /// Links between the GPUs of one node.
+    pub fn intra_node(&self) -> &LinkClass {
+        &self.intra_node
+    }
+
+    /// Links between nodes.
+    pub fn inter_node(&self) -> &LinkClass {
+        &self.inter_node
+    }
+}
+
+/// Where a rank lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) node: usize,
+    pub(crate) local_rank: u32,
+}
+
+/// A valid cluster file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cluster {
+    pub(crate) path: PathBuf,
+    pub(crate) version: u64,
+    pub(crate) name: String,
+    pub(crate) default_backend: String,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) fabric: Fabric,
+    pub(crate) places: Vec<Place>,
+}
+
+impl Cluster {
+    /// The file that this cluster was read from, as it was named.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Format version of the file, above 0.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Name of the cluster in reports.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Backend named by the file; shown in reports, without effect.
+    pub fn default_backend(&self) -> &str {
+        &self.default_backend
+    }
+
+    /// Nodes in the order of the file.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// Links of the cluster.
+    pub fn fabric(&self) -> &Fabric {
+        &self.fabric
+    }
+
+    /// Number of ranks, at least 1.
+    pub fn world_size(&self) -> u32 {
+        self.nodes.iter().map(|node| node.ranks.len() as u32).sum()
+    }
+
+    /// The node that `rank` lives on.
+    ///
+    /// # Panics
+    ///
+    /// If `rank` is not below [`Cluster::world_size`].
+    pub fn node_of(&self, rank: u32) -> &Node {
+        &self.nodes[self.node_index(rank)]
+    }
+
+    /// Position in [`Cluster::nodes`] of the node that `rank` lives on.
+    ///
+    /// # Panics
+    ///
+    /// If `rank` is not below [`Cluster::world_size`].
+    pub fn node_index(&self, rank: u32) -> usize {
+        self.places[rank as usize].node
+    }
+
+    /// Position of `rank` among the ranks of its node.
+    ///
+    /// # Panics
+    ///
+    /// If `rank` is not below [`Cluster::world_size`].
+    pub fn local_rank(&self, rank: u32) -> u32 {
+        self.places[rank as usize].local_rank
+    }
+}
