@@ -33,7 +33,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    match run(&Cli::parse().command) {
+    match execute(&Cli::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // One line with all its causes; a backtrace of this program would help nobody.
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: &Command) -> anyhow::Result<()> {
+fn execute(command: &Command) -> anyhow::Result<()> {
     match command {
         Command::Demo(options) => demo::run(options),
         Command::Test => test::run(),

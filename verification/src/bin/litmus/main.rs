@@ -102,9 +102,8 @@ fn two_processes(time: Duration, seed: u64, cores: Cores) -> Result<()> {
         .args(["--receive-from", &spec.name.file_name(), "--seed", &seed.to_string()])
         .spawn()
         .context("cannot start the second process")?;
-    let sent = wait_complete(&segment)
-        .and_then(|()| cores.bind(0))
-        .and_then(|()| sides::send(sender, time, seed));
+    let sent =
+        wait_complete(&segment).and_then(|()| cores.bind(0)).and_then(|()| sides::send(sender, time, seed));
     if sent.is_err() {
         // Its own patience would end it as well, only later.
         receiver.kill().context("cannot end the second process")?;
