@@ -2,7 +2,7 @@
 //!
 //! | rule | where |
 //! | --- | --- |
-//! | lines of at most 120 characters, but for tables | text |
+//! | lines of at most 120 characters, but for tables and messages | text |
 //! | Rust files of at most 600 lines | text |
 //! | no marker of unfinished work, no path of one machine | text |
 //! | atomics by `shmring::sync`, elsewhere with a reason | text |
