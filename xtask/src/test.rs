@@ -89,6 +89,7 @@ fn fmt() -> Result<Outcome> {
 fn clippy() -> Result<Outcome> {
     let lint = ["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"];
     run::show(run::cargo().args(lint))?;
+    loom::clippy()?;
     Ok(Outcome::Checked)
 }
 
@@ -126,23 +127,23 @@ fn mutants() -> Result<Outcome> {
 /// Runs each benchmark once, to see that it still works; times mean nothing here.
 fn bench_smoke() -> Result<Outcome> {
     let manifest = std::fs::read_to_string(run::root().join("Cargo.toml"))?;
-    let mut command = run::cargo();
-    command.arg("bench").arg("--quiet");
     let mut found = false;
     for member in members(&manifest)? {
-        let folder = run::root().join(member);
-        let text = std::fs::read_to_string(folder.join("Cargo.toml"))
+        let text = std::fs::read_to_string(run::root().join(member).join("Cargo.toml"))
             .with_context(|| format!("cannot read the manifest of member `{member}`"))?;
-        if text.contains("[[bench]]") || has_file(&folder.join("benches"), |name| name.ends_with(".rs")) {
-            command.arg("--package").arg(package_name(&text)?);
+        let mut command = run::cargo();
+        command.args(["bench", "--quiet", "--package", package_name(&text)?]);
+        // By name: all bench targets at once would include the unit tests of the library.
+        let names = bench_names(&text);
+        for name in &names {
+            command.args(["--bench", name]);
+        }
+        if !names.is_empty() {
+            run::show(command.args(["--", "--test"]))?;
             found = true;
         }
     }
-    if !found {
-        return Ok(Outcome::Skipped("no package has benchmarks"));
-    }
-    run::show(command.args(["--benches", "--", "--test"]))?;
-    Ok(Outcome::Checked)
+    Ok(if found { Outcome::Checked } else { Outcome::Skipped("no package has a [[bench]] target") })
 }
 
 fn nextest() -> Result<Outcome> {
@@ -217,10 +218,16 @@ fn members(manifest: &str) -> Result<Vec<&str>> {
     Ok(list.split(',').map(|name| name.trim().trim_matches('"')).filter(|name| !name.is_empty()).collect())
 }
 
+/// The names of a manifest's `[[bench]]` targets.
+fn bench_names(manifest: &str) -> Vec<&str> {
+    let targets = manifest.split("[[bench]]").skip(1);
+    targets.filter_map(|target| package_name(target.split("\n[").next()?).ok()).collect()
+}
+
 /// The value of the manifest's first `name = "..."`.
 fn package_name(manifest: &str) -> Result<&str> {
     let line = manifest.lines().find_map(|line| line.strip_prefix("name = "));
-    Ok(line.context("a member's manifest has no line `name = ...`")?.trim().trim_matches('"'))
+    Ok(line.context("no line `name = ...` in a manifest")?.trim().trim_matches('"'))
 }
 
 #[cfg(test)]
@@ -255,6 +262,10 @@ mod tests {
         );
         assert_eq!(package_name("[package]\nname = \"x-y\"\n").unwrap(), "x-y");
         assert!(package_name("[package]\n").is_err());
+        let benches =
+            "[package]\nname = \"x\"\n[[bench]]\nname = \"a\"\nharness = false\n[[bench]]\nname = \"b\"\n";
+        assert_eq!(bench_names(benches), ["a", "b"]);
+        assert!(bench_names("[package]\nname = \"x\"\n[lib]\nbench = false\n").is_empty());
         let manifest = std::fs::read_to_string(run::root().join("Cargo.toml")).unwrap();
         assert!(members(&manifest).unwrap().contains(&"xtask"));
     }

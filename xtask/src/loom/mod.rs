@@ -39,10 +39,22 @@ pub(crate) fn all_mutants() -> Result<usize> {
     plant::run("")
 }
 
+/// Lints what exists under loom only, which a normal build does not see.
+pub(crate) fn clippy() -> Result<()> {
+    let mut command =
+        under_loom(&run::root(), &["clippy", "--quiet", "--package", "shmring", "--package", "loom-tests"]);
+    run::show(command.args(["--all-targets", "--", "-D", "warnings"]))
+}
+
 /// The command that runs the tests of `loom-tests` in the workspace at `workspace`.
 fn tests(workspace: &Path) -> Command {
+    under_loom(workspace, &["test", "--release", "--package", "loom-tests"])
+}
+
+/// Cargo with loom in place of the real atomics.
+fn under_loom(workspace: &Path, args: &[&str]) -> Command {
     let mut command = run::cargo();
-    command.current_dir(workspace).args(["test", "--release", "--package", "loom-tests"]);
+    command.current_dir(workspace).args(args);
     // Everything is compiled anew under the flag, so it must not share a folder with normal builds.
     command.arg("--target-dir").arg(run::root().join("target/loom"));
     // Line tables would take as long to link as the checks take to build.

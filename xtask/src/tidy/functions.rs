@@ -47,7 +47,7 @@ fn length(lines: &[&str]) -> usize {
         own_level
             && (inside == "}" || inside.ends_with(';') || inside.ends_with(" }") || inside.ends_with("{}"))
     };
-    lines.iter().position(|line| is_end(line)).map_or(lines.len(), |end| end + 1)
+    lines.iter().position(is_end).map_or(lines.len(), |end| end + 1)
 }
 
 #[cfg(test)]

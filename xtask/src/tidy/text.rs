@@ -36,9 +36,9 @@ pub(super) fn check(source: &Source) -> Vec<Problem> {
         }
         let names_atomics = source.is_rust() && ATOMICS.iter().any(|name| line.contains(name));
         if names_atomics && path != SYNC && !explained(&lines, index, "ATOMICS:") {
-            problem(format!(
-                "take atomics from `shmring::sync`, so that loom sees them, or say in an `ATOMICS:` comment why not"
-            ));
+            let remedy =
+                "take it from `shmring::sync`, so that loom sees it, or say in an `ATOMICS:` comment why not";
+            problem(remedy.into());
         }
     }
     problems

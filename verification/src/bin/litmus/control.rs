@@ -44,6 +44,7 @@ fn word_of(step: u64, index: usize) -> u64 {
     mix(step * WORDS as u64 + index as u64)
 }
 
+#[expect(clippy::cast_ptr_alignment, reason = "payload words begin on a multiple of 8")]
 fn write_broken(shared: &Shared) {
     for step in 0.. {
         while shared.released.load(Ordering::Acquire) != step {
@@ -63,6 +64,7 @@ fn write_broken(shared: &Shared) {
 }
 
 /// Counts lines, and those whose payload was not there with the flag.
+#[expect(clippy::cast_ptr_alignment, reason = "payload words begin on a multiple of 8")]
 fn read(shared: &Shared, time: Duration) -> (u64, u64) {
     let end = Instant::now() + time;
     let mut pauses = Pauses::new(1, 1);

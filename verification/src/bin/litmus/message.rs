@@ -138,7 +138,9 @@ mod tests {
     #[test]
     fn everything_comes_up() {
         let mut seen = std::collections::BTreeSet::new();
-        (0..2000).map(|step| Message::of(1, step)).for_each(|m| drop(seen.insert((m.way, m.len))));
+        for message in (0..2000).map(|step| Message::of(1, step)) {
+            seen.insert((message.way, message.len));
+        }
         assert_eq!(seen.len(), 2 * LINE_LENGTHS.len() + 2 * SLOT_LENGTHS.len());
     }
 }
