@@ -1,2 +1,53 @@
-//! The ringccl command.
-fn main() {}
+//! The `ringccl` command: one file per subcommand, and what they share.
+
+mod launch;
+mod perf;
+mod run;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Collective communication between the ranks of one host, on the cluster of your choice.
+#[derive(Parser)]
+#[command(name = "ringccl", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Start N copies of a command as the ranks of a job, and end them together
+    Run(run::Args),
+    /// Time and check a collective over a range of sizes
+    Perf(perf::Args),
+    /// Watch over the ranks of a job (started by `run`, not by hand)
+    #[command(name = launch::KEEPER, hide = true)]
+    Keeper(launch::KeeperArgs),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    start_log();
+    let result = match cli.command {
+        Command::Run(args) => run::main(args),
+        Command::Perf(args) => perf::main(args),
+        Command::Keeper(args) => launch::keeper_main(args),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("ringccl: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+/// Log lines of the libraries go to stderr: peers that were dropped, ranks that were refused.
+fn start_log() {
+    tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::WARN)
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .with_ansi(false)
+        .without_time()
+        .init();
+}

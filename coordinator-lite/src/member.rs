@@ -86,7 +86,9 @@ fn start_ticks(stat: &str) -> Option<u64> {
 }
 
 fn read(path: &'static str) -> Result<String, Error> {
-    fs::read_to_string(path).map_err(|source| Error::Identity { path, source })
+    // Lossy, since the name of a command in /proc may be any bytes.
+    let bytes = fs::read(path).map_err(|source| Error::Identity { path, source })?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 fn metadata(path: &'static str) -> Result<fs::Metadata, Error> {

@@ -78,7 +78,11 @@ impl Config {
             let Some(value) = var(name) else { return Ok(None) };
             match value.parse() {
                 Ok(number) if (min..=max).contains(&number) => Ok(Some(number)),
-                _ => Err(Error::Setting { name, value, expected: format!("a whole number from {min} to {max}") }),
+                _ => Err(Error::Setting {
+                    name,
+                    value,
+                    expected: format!("a whole number from {min} to {max}"),
+                }),
             }
         };
         if let Some(ms) = number("RINGCCL_JOIN_TIMEOUT_MS", 1, 86_400_000)? {

@@ -17,7 +17,9 @@ pub enum Error {
         expected: String,
     },
     /// A variable that this way of joining needs is not set.
-    #[error("{name} is not set: start the ranks with `ringccl run -n N -- PROGRAM`, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT")]
+    #[error(
+        "{name} is not set: start the ranks with `ringccl run -n N -- PROGRAM`, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT"
+    )]
     MissingSetting {
         /// The environment variable.
         name: &'static str,
@@ -26,7 +28,9 @@ pub enum Error {
     #[error(transparent)]
     Rendezvous(#[from] coordinator_lite::Error),
     /// The ranks share no memory.
-    #[error("rank {rank} runs on another host than rank 0 (or sees another /dev/shm): this version joins ranks of one host only")]
+    #[error(
+        "rank {rank} runs on another host than rank 0 (or sees another /dev/shm): this version joins ranks of one host only"
+    )]
     OtherHost {
         /// The rank.
         rank: u32,
@@ -50,7 +54,9 @@ pub enum Error {
         what: String,
     },
     /// A process died, or left before the operation was through.
-    #[error("rank {dead} ({how}) is gone: operation {seqno} on rank {rank} cannot finish; see what rank {dead} printed last")]
+    #[error(
+        "rank {dead} ({how}) is gone: operation {seqno} on rank {rank} cannot finish; see what rank {dead} printed last"
+    )]
     PeerGone {
         /// The rank that is gone.
         dead: u32,
@@ -62,7 +68,9 @@ pub enum Error {
         seqno: u64,
     },
     /// An operation did not finish in time.
-    #[error("operation {seqno} on rank {rank} did not finish within {limit:?}; {standing}; raise RINGCCL_TIMEOUT_MS if the ranks only need longer")]
+    #[error(
+        "operation {seqno} on rank {rank} did not finish within {limit:?}; {standing}; raise RINGCCL_TIMEOUT_MS if the ranks only need longer"
+    )]
     Timeout {
         /// The rank that says so.
         rank: u32,
@@ -74,7 +82,9 @@ pub enum Error {
         standing: String,
     },
     /// Another rank ended the communicator.
-    #[error("rank {by} has ended this communicator after an error of its own ({reason}); rank {rank} was at operation {seqno}")]
+    #[error(
+        "rank {by} has ended this communicator after an error of its own ({reason}); rank {rank} was at operation {seqno}"
+    )]
     Aborted {
         /// The rank that ended it.
         by: u32,
@@ -137,7 +147,9 @@ impl Error {
                     ErrorClass::System
                 }
                 Shm::NotReady { .. } => ErrorClass::Timeout,
-                Shm::Geometry { .. } | Shm::Mismatch { .. } | Shm::RoleTaken { .. } => ErrorClass::InvalidUsage,
+                Shm::Geometry { .. } | Shm::Mismatch { .. } | Shm::RoleTaken { .. } => {
+                    ErrorClass::InvalidUsage
+                }
                 Shm::Corrupt { .. } => ErrorClass::Internal,
             },
             Self::PeerGone { .. } | Self::Aborted { .. } => ErrorClass::Remote,

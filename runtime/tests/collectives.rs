@@ -50,9 +50,21 @@ fn check_all_reduce<T: Sample>(n: u32, config: &Config, counts: &[usize], op: Re
             }
             let wrong = (0..count).find(|i| out[*i] != T::of(expected(op, *i, n as usize)));
             if let Some(i) = wrong {
-                panic!("{} ranks, {count} x {:?}, {op:?}, {:?}: [{i}] = {:?}", n, T::DTYPE, comm.last_choice(), out[i]);
+                panic!(
+                    "{} ranks, {count} x {:?}, {op:?}, {:?}: [{i}] = {:?}",
+                    n,
+                    T::DTYPE,
+                    comm.last_choice(),
+                    out[i]
+                );
             }
-            assert!(in_place || mine.iter().enumerate().all(|(i, x)| *x == T::of(input(op, comm.rank(), i, n as usize))));
+            assert!(
+                in_place
+                    || mine
+                        .iter()
+                        .enumerate()
+                        .all(|(i, x)| *x == T::of(input(op, comm.rank(), i, n as usize)))
+            );
         }
         comm.finalize().unwrap();
     });
@@ -125,7 +137,9 @@ fn broadcast_from_every_root() {
                     }
                 }
             }
-            assert!(comm.broadcast(&mut [0f32], n as usize).unwrap_err().to_string().contains("is not a rank"));
+            assert!(
+                comm.broadcast(&mut [0f32], n as usize).unwrap_err().to_string().contains("is not a rank")
+            );
             comm.finalize().unwrap();
         });
     }
@@ -176,7 +190,9 @@ fn each_size_uses_its_layout() {
             let before = comm.messages_sent();
             comm.all_reduce_in_place(&mut vec![1f32; bytes / 4], ReduceOp::Sum).unwrap();
             let choice = comm.last_choice().unwrap();
-            for (protocol, (after, before)) in Protocol::ALL.iter().zip(comm.messages_sent().iter().zip(before)) {
+            for (protocol, (after, before)) in
+                Protocol::ALL.iter().zip(comm.messages_sent().iter().zip(before))
+            {
                 assert_eq!(*after > before, *protocol == choice.protocol, "{bytes} B: {choice:?}");
             }
             seen[choice.protocol as usize] = true;
@@ -219,8 +235,9 @@ fn streams_run_in_order() {
     with_ranks(4, &Config::new(4), |comm| {
         let rank = comm.rank() as i32;
         let stream = ringccl::Stream::new(comm).unwrap();
-        let pending: Vec<_> =
-            (0..50).map(|k| stream.all_reduce(vec![rank + k; 100 * k as usize], ReduceOp::Sum).unwrap()).collect();
+        let pending: Vec<_> = (0..50)
+            .map(|k| stream.all_reduce(vec![rank + k; 100 * k as usize], ReduceOp::Sum).unwrap())
+            .collect();
         for (k, result) in pending.into_iter().enumerate() {
             let sum = result.wait().unwrap();
             assert_eq!(sum, vec![6 + 4 * k as i32; 100 * k]);

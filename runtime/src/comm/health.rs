@@ -117,7 +117,9 @@ impl Health {
                     watched.push(rank);
                 }
                 Watch::Gone => ended.push(rank),
-                Watch::Table if process_start_time(self.members[rank].pid) != Some(self.members[rank].start_time) => {
+                Watch::Table
+                    if process_start_time(self.members[rank].pid) != Some(self.members[rank].start_time) =>
+                {
                     ended.push(rank);
                 }
                 Watch::Table | Watch::Unknown => {}
@@ -191,7 +193,8 @@ pub(crate) fn timeout(segment: &Segment, health: &Health, seqno: u64, limit: Dur
             })
         })
         .collect();
-    let standing = if standing.is_empty() { "all other ranks have finished it".into() } else { standing.join(", ") };
+    let standing =
+        if standing.is_empty() { "all other ranks have finished it".into() } else { standing.join(", ") };
     end(segment, Verdict::Timeout(health.rank), health, seqno);
     Error::Timeout { rank: health.rank, seqno, limit, standing }
 }

@@ -234,7 +234,12 @@ impl Communicator {
     ///
     /// # Errors
     /// [`Error::Argument`] when the lengths differ or there is no such root.
-    pub fn broadcast_from<T: Element>(&mut self, send: &[T], recv: &mut [T], root: usize) -> Result<(), Error> {
+    pub fn broadcast_from<T: Element>(
+        &mut self,
+        send: &[T],
+        recv: &mut [T],
+        root: usize,
+    ) -> Result<(), Error> {
         let call = self.broadcast_call::<T>(recv.len(), root)?;
         self.same_length(call.kind, send.len(), recv.len())?;
         // SAFETY: both slices hold `count` elements and are borrowed for the call.
@@ -266,7 +271,8 @@ impl Communicator {
         if send == recv {
             return Ok(());
         }
-        let what = format!("the send buffer has {send} elements, the receive buffer {recv}; they must be equal");
+        let what =
+            format!("the send buffer has {send} elements, the receive buffer {recv}; they must be equal");
         Err(Error::Argument { rank: self.rank, kind, what })
     }
 
@@ -373,7 +379,9 @@ impl Communicator {
         self.tally.publish(self.record(), &self.waiter.stats(), self.shm.sent());
         let together = self.barrier();
         let report = match &self.config.report {
-            Some(path) if self.rank == 0 => report::write(path, &self.shm.segment, self.health.members(), self.job),
+            Some(path) if self.rank == 0 => {
+                report::write(path, &self.shm.segment, self.health.members(), self.job)
+            }
             _ => Ok(()),
         };
         self.leave();

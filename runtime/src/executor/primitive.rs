@@ -243,7 +243,10 @@ impl Context<'_> {
         let parts = if own.hole.len == 0 {
             [whole, Span::new(whole.end(), 0)]
         } else {
-            [Span::new(whole.at, own.hole.at - whole.at), Span::new(own.hole.end(), whole.end() - own.hole.end())]
+            [
+                Span::new(whole.at, own.hole.at - whole.at),
+                Span::new(own.hole.end(), whole.end() - own.hole.end()),
+            ]
         };
         for part in parts.into_iter().filter(|part| part.len > 0) {
             let offset = self.bytes(part.at - whole.at);

@@ -106,14 +106,9 @@ impl Plan {
             (Kind::AllReduce, Algorithm::TwoShot) => {
                 two_shot::prim(chunks, index, self.rank, self.nranks, 64 / self.call.dtype.size_bytes())
             }
-            (Kind::AllReduce, Algorithm::Ring) => ring::prim(
-                span,
-                self.chunk,
-                index,
-                self.rank,
-                self.nranks,
-                64 / self.call.dtype.size_bytes(),
-            ),
+            (Kind::AllReduce, Algorithm::Ring) => {
+                ring::prim(span, self.chunk, index, self.rank, self.nranks, 64 / self.call.dtype.size_bytes())
+            }
         }
     }
 }

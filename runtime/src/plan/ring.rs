@@ -15,7 +15,14 @@
 use super::primitive::{Prim, Recv, Send};
 use super::slice::Span;
 
-pub(super) fn prim(span: Span, chunk: usize, index: u64, rank: u32, nranks: u32, grain: usize) -> Option<Prim> {
+pub(super) fn prim(
+    span: Span,
+    chunk: usize,
+    index: u64,
+    rank: u32,
+    nranks: u32,
+    grain: usize,
+) -> Option<Prim> {
     let (rank, n) = (rank as usize, nranks as usize);
     let per_stride = 2 * n - 1;
     let (stride, phase) = ((index / per_stride as u64) as usize, (index % per_stride as u64) as usize);

@@ -100,7 +100,14 @@ fn all_reduce(bytes: usize, nranks: u32) -> Algorithm {
     if bytes <= flat { Algorithm::Flat } else { Algorithm::TwoShot }
 }
 
-fn chunk(algo: Algorithm, proto: Protocol, bytes: usize, n: usize, config: &Config, capacity: usize) -> usize {
+fn chunk(
+    algo: Algorithm,
+    proto: Protocol,
+    bytes: usize,
+    n: usize,
+    config: &Config,
+    capacity: usize,
+) -> usize {
     // Whole lines, so that no element is split and pieces stay aligned.
     let capacity = if proto == Protocol::Simple { capacity } else { capacity / 8 * 8 };
     let wanted = match algo {

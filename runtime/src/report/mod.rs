@@ -174,7 +174,12 @@ fn node_entries(ranks: &[Rank]) -> Vec<Node> {
     let mut nodes: Vec<Node> = Vec::new();
     for rank in ranks {
         let at = nodes.iter().position(|node| node.id == rank.node).unwrap_or_else(|| {
-            nodes.push(Node { id: rank.node.clone(), ranks: vec![], wait_time_ms: 0.0, longest_wait_ms: 0.0 });
+            nodes.push(Node {
+                id: rank.node.clone(),
+                ranks: vec![],
+                wait_time_ms: 0.0,
+                longest_wait_ms: 0.0,
+            });
             nodes.len() - 1
         });
         let node = &mut nodes[at];

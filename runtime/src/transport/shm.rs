@@ -45,7 +45,12 @@ impl Shm {
 
     /// Makes sure that the connections that an algorithm uses on the first `channels` channels exist.
     #[inline]
-    pub(crate) fn connect(&mut self, algorithm: Algorithm, protocol: Protocol, channels: usize) -> Result<(), Error> {
+    pub(crate) fn connect(
+        &mut self,
+        algorithm: Algorithm,
+        protocol: Protocol,
+        channels: usize,
+    ) -> Result<(), Error> {
         let ring = algorithm == Algorithm::Ring;
         let slots = protocol == Protocol::Simple;
         for channel in 0..channels {

@@ -4,7 +4,11 @@ use ringccl::comm::Root;
 use ringccl::{Communicator, Config};
 
 /// Runs `body` on `nranks` threads and returns their results in rank order.
-pub(crate) fn with_ranks<T: Send>(nranks: u32, config: &Config, body: impl Fn(Communicator) -> T + Sync) -> Vec<T> {
+pub(crate) fn with_ranks<T: Send>(
+    nranks: u32,
+    config: &Config,
+    body: impl Fn(Communicator) -> T + Sync,
+) -> Vec<T> {
     let root = Root::new().unwrap();
     let id = root.unique_id();
     std::thread::scope(|scope| {

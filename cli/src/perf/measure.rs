@@ -1,0 +1,164 @@
+//! What one rank of `ringccl perf` does.
+//!
+//! A timed iteration is a barrier, then a batch of operations back to back; its time is that of the slowest
+//! rank, divided by the batch. Batches are one operation from about 20 us up; shorter operations are
+//! batched, so that reading the clock does not count.
+
+use super::Spec;
+use super::pattern::{Pattern, Value};
+use super::table::{Point, Table};
+use anyhow::{Context, Result};
+use half::{bf16, f16};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+use ringccl::{Communicator, DType, ReduceOp};
+use std::process::ExitCode;
+use std::time::Instant;
+
+/// A batch takes at least this long, in microseconds.
+const BATCH_US: f64 = 20.0;
+/// Largest batch.
+const BATCH_MAX: f64 = 1000.0;
+
+pub(super) fn rank_main(spec: &Spec) -> Result<ExitCode> {
+    let mut comm = Communicator::from_env()?;
+    let wrong = match spec.dtype {
+        DType::F32 => run::<f32>(spec, &mut comm),
+        DType::F64 => run::<f64>(spec, &mut comm),
+        DType::I32 => run::<i32>(spec, &mut comm),
+        DType::I64 => run::<i64>(spec, &mut comm),
+        DType::F16 => run::<f16>(spec, &mut comm),
+        DType::Bf16 => run::<bf16>(spec, &mut comm),
+    }?;
+    comm.finalize()?;
+    Ok(if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Measures every size; returns how many elements were wrong.
+fn run<T: Value>(spec: &Spec, comm: &mut Communicator) -> Result<u64> {
+    let mut table = Table::new(spec, comm.rank() == 0);
+    table.start(comm)?;
+    let mut wrong = 0;
+    for &bytes in &spec.sizes {
+        let count = bytes as usize / size_of::<T>();
+        let mut bench = Bench::<T>::new(spec, comm, count)?;
+        let outcomes = if spec.kind == "barrier" {
+            vec![bench.point(false)?]
+        } else {
+            vec![bench.point(false)?, bench.point(true)?]
+        };
+        wrong += outcomes.iter().map(|point| point.wrong.unwrap_or(0)).sum::<u64>();
+        table.row(bytes, count, &outcomes)?;
+    }
+    table.end()?;
+    Ok(wrong)
+}
+
+struct Bench<'a, T> {
+    spec: &'a Spec,
+    comm: &'a mut Communicator,
+    pattern: Pattern,
+    send: Vec<T>,
+    recv: Vec<T>,
+}
+
+/// A buffer that is written before use, so that no page is faulted in while the clock runs.
+fn buffer<T: Value>(count: usize) -> Result<Vec<T>> {
+    let mut buffer = Vec::new();
+    buffer.try_reserve_exact(count).with_context(|| format!("no memory for a buffer of {count} elements"))?;
+    buffer.resize(count, T::from_whole(1));
+    Ok(buffer)
+}
+
+impl<'a, T: Value> Bench<'a, T> {
+    fn new(spec: &'a Spec, comm: &'a mut Communicator, count: usize) -> Result<Self> {
+        let root = (!spec.reduces()).then_some(u64::from(spec.root));
+        let pattern = Pattern { op: spec.op, ranks: u64::from(spec.ranks), root };
+        Ok(Self { spec, comm, pattern, send: buffer(count)?, recv: buffer(count)? })
+    }
+
+    fn operation(&mut self, in_place: bool) -> Result<()> {
+        let (root, op) = (self.spec.root as usize, self.spec.op);
+        match (self.spec.kind, in_place) {
+            ("all_reduce", false) => self.comm.all_reduce(&self.send, &mut self.recv, op)?,
+            ("all_reduce", true) => self.comm.all_reduce_in_place(&mut self.recv, op)?,
+            ("broadcast", false) => self.comm.broadcast_from(&self.send, &mut self.recv, root)?,
+            ("broadcast", true) => self.comm.broadcast(&mut self.recv, root)?,
+            _ => self.comm.barrier()?,
+        }
+        Ok(())
+    }
+
+    fn point(&mut self, in_place: bool) -> Result<Point> {
+        // Results are checked before and after timing; time is taken on values that in-place operations keep finite.
+        let before = self.check(in_place)?;
+        self.send.fill(T::from_whole(1));
+        let neutral = if self.spec.op == ReduceOp::Sum { 0 } else { 1 };
+        self.recv.fill(T::from_whole(neutral));
+        for _ in 0..self.spec.warmup {
+            self.operation(in_place)?;
+        }
+        let batch = self.batch(in_place)?;
+        let cpu = cpu_us()?;
+        let mut times = Vec::with_capacity(self.spec.iters as usize);
+        for _ in 0..self.spec.iters {
+            self.comm.barrier()?;
+            let start = Instant::now();
+            for _ in 0..batch {
+                self.operation(in_place)?;
+            }
+            times.push(start.elapsed().as_nanos() as f64 / 1e3 / f64::from(batch));
+        }
+        let mut spent = [(cpu_us()? - cpu) / f64::from(batch) / f64::from(self.spec.iters)];
+        self.comm.all_reduce_in_place(&mut times, ReduceOp::Max)?;
+        self.comm.all_reduce_in_place(&mut spent, ReduceOp::Sum)?;
+        self.operation(in_place)?;
+        let choice = self.comm.last_choice();
+        let wrong = before.zip(self.check(in_place)?).map(|(before, after)| before + after);
+        times.sort_by(f64::total_cmp);
+        Ok(Point::new(in_place, &times, spent[0], wrong, choice))
+    }
+
+    /// Operations per iteration, the same on all ranks.
+    fn batch(&mut self, in_place: bool) -> Result<u32> {
+        let mut one = [f64::MAX];
+        for _ in 0..3 {
+            self.comm.barrier()?;
+            let start = Instant::now();
+            self.operation(in_place)?;
+            one[0] = one[0].min(start.elapsed().as_nanos() as f64 / 1e3);
+        }
+        self.comm.all_reduce_in_place(&mut one, ReduceOp::Max)?;
+        Ok((BATCH_US / one[0]).ceil().clamp(1.0, BATCH_MAX) as u32)
+    }
+
+    /// Runs the operation on known data; how many elements of all ranks are wrong.
+    fn check(&mut self, in_place: bool) -> Result<Option<u64>> {
+        if !self.spec.check {
+            return Ok(None);
+        }
+        let rank = self.comm.rank() as u64;
+        self.pattern.fill(&mut self.send, rank);
+        if in_place {
+            self.pattern.fill(&mut self.recv, rank);
+        } else {
+            self.recv.fill(T::from_whole(0));
+        }
+        self.operation(in_place)?;
+        let mut wrong = if self.spec.kind == "barrier" { 0 } else { self.pattern.wrong(&self.recv) };
+        if !in_place && self.spec.kind != "barrier" {
+            // The input must be as it was.
+            let own = Pattern { root: Some(rank), ..self.pattern };
+            wrong += if self.pattern.root.is_some() { own.wrong(&self.send) } else { 0 };
+        }
+        let mut total = [wrong as i64];
+        self.comm.all_reduce_in_place(&mut total, ReduceOp::Sum)?;
+        Ok(Some(total[0].cast_unsigned()))
+    }
+}
+
+/// CPU time of this process so far, in microseconds.
+fn cpu_us() -> Result<f64> {
+    let usage = getrusage(UsageWho::RUSAGE_SELF).context("cannot read this process's CPU time")?;
+    Ok((usage.user_time().num_microseconds() + usage.system_time().num_microseconds()) as f64)
+}
