@@ -27,7 +27,7 @@ mod port;
 mod signals;
 mod spawn;
 
-pub(crate) use job::{Job, Rank};
+pub(crate) use job::{Job, RANKS_MAX, Rank, parse_ranks};
 pub(crate) use keeper::{KeeperArgs, main as keeper_main};
 pub(crate) use launcher::launch;
 

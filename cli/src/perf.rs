@@ -55,6 +55,9 @@ pub(crate) struct Args {
     /// Timed iterations
     #[arg(long = "iters", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     iters: u32,
+    /// Processor cores of the ranks: `even` gives each one core [default: none]
+    #[arg(long, value_name = "HOW", value_parser = ["none", "even"])]
+    bind: Option<String>,
     /// One JSON object per point instead of a table
     #[arg(long)]
     json: bool,
@@ -91,6 +94,9 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     command.push("--as-rank".into());
     let mut job = Job::new(command, place(spec.ranks, None));
     job.prefix = false;
+    if let Some(bind) = args.bind {
+        job.env.push(("RINGCCL_BIND".into(), bind.into()));
+    }
     Ok(launch::launch(&job)?.into())
 }
 

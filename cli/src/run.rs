@@ -8,10 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use topo::Cluster;
 
-use crate::launch::{self, Job, Rank};
+use crate::launch::{self, Job, RANKS_MAX, Rank, parse_ranks};
 
-/// Largest number of ranks of a job.
-const RANKS_MAX: u32 = 4096;
 /// Variables that name a cluster file where `--cluster` does not; the second is FakeGPU's.
 const CLUSTER_VARIABLES: [&str; 2] = ["RINGCCL_CLUSTER_CONFIG", "FAKEGPU_CLUSTER_CONFIG"];
 
@@ -31,6 +29,9 @@ pub(crate) struct Args {
     /// SIGKILL at its end
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "2")]
     grace: Duration,
+    /// Processor cores of the ranks' communicating threads: `even` gives each one core [default: none]
+    #[arg(long, value_name = "HOW", value_parser = ["none", "even"])]
+    bind: Option<String>,
     /// Show output lines without the rank in front
     #[arg(long)]
     no_prefix: bool,
@@ -49,6 +50,9 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     let mut job = Job::new(args.command, place(ranks, cluster.as_ref()));
     job.prefix = !args.no_prefix;
     job.grace = args.grace;
+    if let Some(bind) = args.bind {
+        job.env.push(("RINGCCL_BIND".into(), bind.into()));
+    }
     if let Some(timeout) = args.timeout_start {
         job.env.push(("RINGCCL_JOIN_TIMEOUT_MS".into(), timeout.as_millis().to_string().into()));
     }
@@ -86,25 +90,9 @@ fn number_of_ranks(asked: Option<&str>, cluster: Option<&Cluster>) -> Result<u32
     Ok(size)
 }
 
-fn parse_ranks(text: &str) -> Result<u32> {
-    match text.parse::<u32>() {
-        Ok(ranks) if (1..=RANKS_MAX).contains(&ranks) => Ok(ranks),
-        _ => bail!("-n {text}: the number of ranks is a whole number from 1 to {RANKS_MAX}"),
-    }
-}
-
 /// Where each rank lives: on the nodes of the cluster, or all on `node0`.
 pub(crate) fn place(ranks: u32, cluster: Option<&Cluster>) -> Vec<Rank> {
-    let rank = |rank: u32| match cluster {
-        None => Rank { node: "node0".into(), node_index: 0, local_rank: rank, local_world_size: ranks },
-        Some(cluster) => Rank {
-            node: cluster.node_of(rank).id().into(),
-            node_index: cluster.node_index(rank),
-            local_rank: cluster.local_rank(rank),
-            local_world_size: cluster.node_of(rank).ranks().len() as u32,
-        },
-    };
-    (0..ranks).map(rank).collect()
+    cluster.map_or_else(|| Rank::on_one_node(ranks), Rank::on_cluster)
 }
 
 /// A duration in seconds, with or without a fraction.
@@ -119,22 +107,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_ranks_are_checked() {
-        // Both ends of the range, what lies beyond, and what is no number.
-        assert_eq!(parse_ranks("1").unwrap(), 1);
-        assert_eq!(parse_ranks("4096").unwrap(), 4096);
-        for text in ["0", "4097", "100000", "-1", "1.5", "", "99999999999999999999"] {
-            assert!(parse_ranks(text).unwrap_err().to_string().contains("1 to 4096"), "{text}");
-        }
-        assert!(number_of_ranks(None, None).unwrap_err().to_string().contains("-n N"));
-    }
-
-    #[test]
-    fn without_a_cluster_all_ranks_share_a_node() {
-        // The local numbers equal the global ones.
-        let ranks = place(3, None);
-        assert!(ranks.iter().all(|r| r.node == "node0" && r.node_index == 0 && r.local_world_size == 3));
-        assert_eq!(ranks.iter().map(|r| r.local_rank).collect::<Vec<_>>(), [0, 1, 2]);
+    fn a_number_of_ranks_is_needed() {
+        // Neither -n nor a file: the message names both ways.
+        let error = number_of_ranks(None, None).unwrap_err().to_string();
+        assert!(error.contains("-n N") && error.contains("--cluster"), "{error}");
     }
 
     #[test]

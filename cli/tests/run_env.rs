@@ -10,8 +10,8 @@ use common::{output, run, sorted_lines, text};
 #[test]
 fn ranks_are_told_who_they_are() {
     // Every variable of every rank without a cluster file.
-    let script = "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $GROUP_RANK $MASTER_ADDR $RINGCCL_NODE \
-                  ${#RINGCCL_SECRET} ${RINGCCL_RENDEZVOUS%:*} $RINGCCL_JOIN_TIMEOUT_MS \
+    let script = "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $GROUP_RANK $MASTER_ADDR \
+                  $RINGCCL_NODE ${#RINGCCL_SECRET} ${RINGCCL_RENDEZVOUS%:*} $RINGCCL_JOIN_TIMEOUT_MS \
                   ${RINGCCL_CLUSTER_CONFIG-unset}";
     let output = output(run(&["-n", "2", "--timeout-start", "7.5"], script));
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -88,7 +88,9 @@ fn output_goes_where_it_came_from_line_by_line() {
 #[test]
 fn lines_of_many_ranks_are_never_torn() {
     // 8 ranks write 500 long lines each, in two pieces per line and to one common pipe.
-    let script = r#"i=0; while [ $i -lt 500 ]; do printf "$RANK:%0300d" $i; printf ":end\n"; i=$((i+1)); done; echo "$RANK:last" >&2"#;
+    let script = r#"i=0
+        while [ $i -lt 500 ]; do printf "$RANK:%0300d" $i; printf ":end\n"; i=$((i+1)); done
+        echo "$RANK:last" >&2"#;
     let mut command = Command::new("/bin/sh");
     command
         .args(["-c", &format!("{} run -n 8 -- /bin/sh -c '{script}' 2>&1", env!("CARGO_BIN_EXE_ringccl"))]);

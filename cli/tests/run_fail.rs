@@ -23,7 +23,10 @@ fn one_failing_rank_ends_all_with_its_code_and_last_lines() {
     let dir = tempfile::tempdir().unwrap();
     let script = format!(
         "echo $$ > {0}/$RANK.tmp; mv {0}/$RANK.tmp {0}/$RANK.pid; \
-         if [ $RANK = 2 ]; then i=0; while [ $i -lt 15 ]; do echo line $i; i=$((i+1)); done; echo why >&2; exit 7; fi; \
+         if [ $RANK = 2 ]; then \
+           while [ ! -e {0}/0.pid -o ! -e {0}/1.pid -o ! -e {0}/3.pid ]; do sleep 0.01; done; \
+           i=0; while [ $i -lt 15 ]; do echo line $i; i=$((i+1)); done; echo why >&2; exit 7; \
+         fi; \
          sleep 3600",
         dir.path().display()
     );
@@ -70,7 +73,8 @@ fn ranks_that_ignore_sigterm_are_killed_after_the_grace() {
     let dir = tempfile::tempdir().unwrap();
     let script = format!(
         "trap 'echo asked' TERM; echo $$ > {0}/$RANK.tmp; mv {0}/$RANK.tmp {0}/$RANK.pid; \
-         [ $RANK = 0 ] && exit 1; while :; do sleep 0.05; done",
+         [ $RANK = 0 ] && while [ ! -e {0}/1.pid ]; do sleep 0.01; done && exit 1; \
+         while :; do sleep 0.05; done",
         dir.path().display()
     );
     let output = output(run(&["-n", "2", "--grace", "0.6"], &script));

@@ -13,7 +13,7 @@ use nix::sys::signal::Signal;
 fn waiting(dir: &Path, traps: &str) -> String {
     format!(
         "{traps}; echo $$ > {0}/$RANK.tmp; mv {0}/$RANK.tmp {0}/$RANK.pid; \
-         while [ ! -e {0}/stop ]; do sleep 0.01; done",
+         while [ ! -e {0}/stop ]; do sleep 0.01; done; exit 0",
         dir.display()
     )
 }

@@ -16,8 +16,8 @@ const RETRY_PAUSE_MAX: Duration = Duration::from_millis(50);
 
 /// Joins the group named in `hello` at the server on `addr` and waits for the other ranks.
 ///
-/// Connecting is tried again until `deadline` has passed (24 h at most), since the server may start later than
-/// its ranks. The server keeps the same deadline and then answers with the ranks that are missing.
+/// Connecting is tried again until `deadline` has passed (24 h at most), since the server may start
+/// later than its ranks. The server keeps the same deadline and then answers with the ranks that are missing.
 ///
 /// # Errors
 ///

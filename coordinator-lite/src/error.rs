@@ -11,6 +11,7 @@ use crate::wire::WireError;
 
 /// Why a rendezvous failed or could not be offered.
 #[derive(Debug, thiserror::Error)]
+#[rustfmt::skip] // rustfmt joins messages that are wrapped by hand
 pub enum Error {
     /// Another program listens on the wanted port.
     #[error(
@@ -32,7 +33,8 @@ pub enum Error {
     Entropy(io::Error),
     /// The server's thread or its wake-up could not be made.
     #[error(
-        "cannot start the coordinator's thread: {0}; raise the limits on threads (`ulimit -u`) and descriptors (`ulimit -n`)"
+        "cannot start the coordinator's thread: {0}; raise the limits on threads (`ulimit -u`) and \
+         descriptors (`ulimit -n`)"
     )]
     Start(io::Error),
     /// The process cannot say who it is.
@@ -79,7 +81,8 @@ pub enum Error {
     },
     /// The answer is not one of ours.
     #[error(
-        "the answer from {addr} is not a coordinator's: {source}; another program may listen there, or the builds differ"
+        "the answer from {addr} is not a coordinator's: {source}; another program may listen \
+         there, or the builds differ"
     )]
     Protocol {
         /// Address of the peer.
@@ -89,7 +92,8 @@ pub enum Error {
     },
     /// The coordinator speaks another version of the protocol.
     #[error(
-        "the coordinator at {addr} speaks wire version {theirs}, this build speaks {ours}; run matching builds"
+        "the coordinator at {addr} speaks wire version {theirs}, this build speaks {ours}; run \
+         matching builds"
     )]
     WireVersion {
         /// Address of the coordinator.
@@ -115,7 +119,8 @@ pub enum Error {
     UniqueId(&'static str),
     /// A secret that is not 64 hex digits.
     #[error(
-        "not a secret: expected 64 hex digits, found {found} characters; take RINGCCL_SECRET as the launcher sets it"
+        "not a secret: expected 64 hex digits, found {found} characters; take RINGCCL_SECRET as \
+         the launcher sets it"
     )]
     SecretText {
         /// Length of the text.
@@ -125,10 +130,12 @@ pub enum Error {
 
 /// Why the coordinator turned a rank away; travels over the wire.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[rustfmt::skip] // as above
 pub enum Refusal {
     /// The secret is not the server's.
     #[error(
-        "the coordinator refused this rank: wrong secret; use the unique id or RINGCCL_SECRET of this very job"
+        "the coordinator refused this rank: wrong secret; use the unique id or RINGCCL_SECRET of \
+         this very job"
     )]
     WrongSecret,
     /// The caller speaks another version of the protocol.
@@ -144,7 +151,8 @@ pub enum Refusal {
     Malformed(String),
     /// Two processes claim one rank.
     #[error(
-        "group `{group}`: rank {rank} joined twice, by process {first_pid} and by process {pid}; give every process its own RANK"
+        "group `{group}`: rank {rank} joined twice, by process {first_pid} and by process {pid}; \
+         give every process its own RANK"
     )]
     DuplicateRank {
         /// Name of the group.
@@ -158,7 +166,8 @@ pub enum Refusal {
     },
     /// Two ranks disagree about the number of ranks.
     #[error(
-        "group `{group}`: rank {rank} says {nranks} ranks, rank {first_rank} said {expected}; give all ranks the same WORLD_SIZE"
+        "group `{group}`: rank {rank} says {nranks} ranks, rank {first_rank} said {expected}; give \
+         all ranks the same WORLD_SIZE"
     )]
     WorldSize {
         /// Name of the group.
@@ -174,7 +183,8 @@ pub enum Refusal {
     },
     /// A rank outside of `0 .. nranks`, or a number of ranks outside of the supported range.
     #[error(
-        "group `{group}`: rank {rank} of {nranks} is impossible; ranks go from 0 to the number of ranks less 1, of which there may be 1 to {limit}"
+        "group `{group}`: rank {rank} of {nranks} is impossible; ranks go from 0 to the number of \
+         ranks less 1, of which there may be 1 to {limit}"
     )]
     RankRange {
         /// Name of the group.
@@ -196,7 +206,8 @@ pub enum Refusal {
     },
     /// Too many groups are waiting for their ranks.
     #[error(
-        "{limit} groups wait for ranks already; let some of them complete, or end the ranks that wait in vain"
+        "{limit} groups wait for ranks already; let some of them complete, or end the ranks that \
+         wait in vain"
     )]
     TooManyGroups {
         /// Largest number of groups waiting at once.
@@ -204,7 +215,8 @@ pub enum Refusal {
     },
     /// Ranks run different versions of the library.
     #[error(
-        "group `{group}`: rank {rank} runs version {version}, rank {first_rank} runs {expected}; run matching builds"
+        "group `{group}`: rank {rank} runs version {version}, rank {first_rank} runs {expected}; \
+         run matching builds"
     )]
     Version {
         /// Name of the group.
@@ -238,7 +250,8 @@ pub enum Refusal {
     },
     /// A rank that had joined went away before the group was complete.
     #[error(
-        "group `{group}`: rank {rank} (process {pid}) went away while the others were still joining; look at its output for why it ended"
+        "group `{group}`: rank {rank} (process {pid}) went away while the others were still \
+         joining; look at its output for why it ended"
     )]
     Vanished {
         /// Name of the group.

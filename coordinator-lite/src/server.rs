@@ -2,7 +2,7 @@
 
 mod connection;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
@@ -106,7 +106,8 @@ struct Loop {
     stopped: UnixStream,
     secret: Secret,
     state: State,
-    connections: HashMap<ConnId, Connection>,
+    /// In order of arrival, which is the order of serving as well.
+    connections: BTreeMap<ConnId, Connection>,
     next_conn: u64,
     accept_after: Option<Instant>,
 }
@@ -114,7 +115,7 @@ struct Loop {
 impl Loop {
     fn new(listener: TcpListener, stopped: UnixStream, secret: Secret, mut jobs: JobNames) -> Self {
         let state = State::new(move || jobs.next());
-        let connections = HashMap::new();
+        let connections = BTreeMap::new();
         Self { listener, stopped, secret, state, connections, next_conn: 0, accept_after: None }
     }
 

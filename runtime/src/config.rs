@@ -26,15 +26,49 @@ pub struct Config {
     pub shm_dir: PathBuf,
     /// Where the report goes, if anywhere.
     pub report: Option<PathBuf>,
+    /// Which processor cores the ranks' communicating threads run on.
+    pub bind: Bind,
 }
 
-/// Largest message when nothing else is set, by ranks: each rank keeps eight of them, and all share the cache.
+/// How the threads that communicate are bound to processor cores.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Bind {
+    /// As the scheduler likes.
+    #[default]
+    None,
+    /// One core each, evenly spread over those that this process may use.
+    Even,
+}
+
+impl Bind {
+    const ALL: [Self; 2] = [Self::None, Self::Even];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Even => "even",
+        }
+    }
+}
+
+/// Slots of a connection between two ranks, as NCCL_STEPS.
+const PAIR_SLOTS: u32 = 8;
+/// Slots of a rank's ring to all others. Two chunks and two results are in flight at most, and eight slots
+/// of this size were no faster, but twice the memory.
+const FAN_SLOTS: u32 = 4;
+/// Largest Simple slot of a connection between two ranks.
+const PAIR_SLOT_BYTES: u32 = 128 << 10;
+
+/// Largest message when nothing else is set, in bytes.
+///
+/// More ranks than cores: each hand-over costs context switches, so large pieces win although they leave
+/// the L2 cache (8 ranks, 16 MiB: 128 KiB pieces take 1.7 times as long as 1 MiB ones). The rings of all ranks together
+/// stay within 32 MiB, half of what containers have in /dev/shm by default.
 fn default_chunk(nranks: u32) -> usize {
     match nranks {
-        0..=2 => 256 << 10,
-        3..=16 => 128 << 10,
-        17..=32 => 64 << 10,
-        _ => 32 << 10,
+        0..=4 => 512 << 10,
+        5..=8 => 1 << 20,
+        _ => (8 << 20 >> nranks.next_power_of_two().ilog2()).max(16 << 10),
     }
 }
 
@@ -50,6 +84,7 @@ impl Config {
             chunk_bytes: default_chunk(nranks),
             shm_dir: "/dev/shm".into(),
             report: None,
+            bind: Bind::None,
         }
     }
 
@@ -64,6 +99,7 @@ impl Config {
     /// | `RINGCCL_PROTO` | `LL`, `LL128`, `Simple` |
     /// | `RINGCCL_CHUNK_BYTES` | 64 to 16 MiB, a multiple of 64 |
     /// | `RINGCCL_SHM_DIR` | a directory on a tmpfs |
+    /// | `RINGCCL_BIND` | `none`, `even` |
     /// | `RINGCCL_REPORT` | a file; also `FAKEGPU_CLUSTER_REPORT_PATH` |
     ///
     /// # Errors
@@ -103,6 +139,7 @@ impl Config {
         }
         config.algorithm = choose("RINGCCL_ALGO", &var, &Algorithm::ALL, Algorithm::name)?;
         config.protocol = choose("RINGCCL_PROTO", &var, &Protocol::ALL, Protocol::name)?;
+        config.bind = choose("RINGCCL_BIND", &var, &Bind::ALL, Bind::name)?.unwrap_or_default();
         if let Some(dir) = var("RINGCCL_SHM_DIR") {
             config.shm_dir = dir.into();
         }
@@ -115,8 +152,10 @@ impl Config {
         // Two lines at least, so that a ring's pieces have a grain; fewer per slot where every rank has many peers.
         let (ll_lines, ll128_lines) = if nranks <= 16 { (8, 64) } else { (2, 16) };
         let slot_bytes = self.chunk_bytes as u32;
-        let ring = |receivers| RingGeometry { receivers, slots: 8, ll_lines, ll128_lines, slot_bytes };
-        Geometry { members: nranks, channels: self.channels, fan: ring(nranks), pair: ring(1) }
+        let fan = RingGeometry { receivers: nranks, slots: FAN_SLOTS, ll_lines, ll128_lines, slot_bytes };
+        let slot_bytes = slot_bytes.min(PAIR_SLOT_BYTES);
+        let pair = RingGeometry { receivers: 1, slots: PAIR_SLOTS, slot_bytes, ..fan };
+        Geometry { members: nranks, channels: self.channels, fan, pair }
     }
 }
 
@@ -154,6 +193,7 @@ mod tests {
             ("RINGCCL_CHANNELS", "17", "from 1 to 16"),
             ("RINGCCL_CHUNK_BYTES", "100", "a multiple of 64"),
             ("RINGCCL_ALGO", "tree", "one of flat, twoshot, ring"),
+            ("RINGCCL_BIND", "core", "one of none, even"),
             ("RINGCCL_PROTO", "LL64", "one of LL, LL128, Simple"),
         ] {
             let text = with(name, bad).unwrap_err().to_string();

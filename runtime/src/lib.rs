@@ -31,6 +31,7 @@ mod executor;
 mod plan;
 pub mod reduce;
 pub mod report;
+mod sched;
 mod stream;
 pub mod trace;
 mod transport;

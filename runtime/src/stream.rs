@@ -3,6 +3,7 @@
 use crate::comm::Communicator;
 use crate::error::Error;
 use crate::reduce::{Element, ReduceOp};
+use shmring::wait::usable_cores;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
@@ -59,9 +60,11 @@ impl Stream {
     /// [`Error::StreamEnded`] when no thread can be had.
     pub fn new(comm: Communicator) -> Result<Self, Error> {
         let (rank, nranks) = (comm.rank(), comm.nranks());
+        let cores = usable_cores();
         let (jobs, queue) = mpsc::channel::<Job>();
         let worker = std::thread::Builder::new().name("ringccl-stream".into()).spawn(move || {
             let mut comm = comm;
+            comm.claim_core(cores);
             for job in queue {
                 job(&mut comm);
             }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 pub struct WaitPolicy {
     /// Looks without a pause instruction before anything else.
     pub looks: u32,
-    /// Looks with a pause instruction between them (about 40 ns each).
+    /// Most looks with a pause instruction between them (about 40 ns each).
     pub spins: u32,
     /// Least time of yielding before the first sleep.
     pub yield_min: Duration,
@@ -68,7 +68,11 @@ pub struct WaitStats {
     pub yields: u64,
 }
 
-/// Runs waits for one thread and adapts how long it yields before it sleeps.
+/// Runs waits for one thread and adapts how long it spins and yields.
+///
+/// Spinning pays only while the peer runs on another core. A wait that outlasts the spins and ends as soon as
+/// the core is given away was a wait for a peer on this very core: the budget halves. A wait that ends while
+/// spinning lets it grow again.
 ///
 /// A wake-up of a sleeper on another core costs tens of microseconds, yielding costs CPU time. A wait that
 /// ends within twice the budget although the waiter slept would have been better off yielding, so the
@@ -76,14 +80,20 @@ pub struct WaitStats {
 #[derive(Debug)]
 pub struct Waiter {
     policy: WaitPolicy,
+    spins: u32,
     yield_for: Duration,
     stats: WaitStats,
 }
 
+/// Fewest spins of a policy that spins: enough to notice that the peer has got a core of its own again.
+const SPINS_MIN: u32 = 32;
+/// A wait that ends within so many yields after spinning was spun in vain.
+const YIELDS_IN_VAIN: u64 = 2;
+
 impl Waiter {
-    /// A waiter that starts with the largest yielding budget.
+    /// A waiter that starts with the largest budgets.
     pub fn new(policy: WaitPolicy) -> Self {
-        Self { policy, yield_for: policy.yield_max, stats: WaitStats::default() }
+        Self { policy, spins: policy.spins, yield_for: policy.yield_max, stats: WaitStats::default() }
     }
 
     /// What this waiter has spent so far.
@@ -93,9 +103,9 @@ impl Waiter {
 
     /// Calls `poll` until it answers true or fails.
     ///
-    /// `check` runs before each sleep and after each one, and about every millisecond of yielding, with the
-    /// time waited so far: it looks at deadlines, abort and the health of peers, and ends the wait by an error.
-    /// `poll` must itself look at every condition whose setter rings `bell`.
+    /// `check` runs before each sleep, so every [`WaitPolicy::nap`] at the latest, with the time waited so
+    /// far: it looks at deadlines and the health of peers, and ends the wait by an error. `poll` must itself look at
+    /// every condition whose setter rings `bell`.
     ///
     /// # Errors
     /// The first error of `poll` or `check`.
@@ -112,13 +122,19 @@ impl Waiter {
                 return Ok(());
             }
         }
-        for _ in 0..self.policy.spins {
+        for _ in 0..self.spins {
             if poll()? {
+                self.spins = (self.spins + self.spins / 8 + 1).min(self.policy.spins);
                 return Ok(());
             }
             spin_hint();
         }
-        self.wait_long(bell, sleepers, &mut poll, check)
+        let yields = self.stats.yields;
+        let outcome = self.wait_long(bell, sleepers, &mut poll, check);
+        if self.stats.yields - yields <= YIELDS_IN_VAIN {
+            self.spins = (self.spins / 2).max(SPINS_MIN.min(self.policy.spins));
+        }
+        outcome
     }
 
     #[cold]

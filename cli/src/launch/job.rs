@@ -3,7 +3,24 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
+use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
+use topo::Cluster;
+
+/// Largest number of ranks of a job.
+pub(crate) const RANKS_MAX: u32 = 4096;
+
+/// Reads a number of ranks as users write it behind `-n`.
+///
+/// # Errors
+///
+/// With the range, if `text` is not a number from 1 to [`RANKS_MAX`].
+pub(crate) fn parse_ranks(text: &str) -> Result<u32> {
+    match text.parse::<u32>() {
+        Ok(ranks) if (1..=RANKS_MAX).contains(&ranks) => Ok(ranks),
+        _ => bail!("-n {text}: the number of ranks is a whole number from 1 to {RANKS_MAX}"),
+    }
+}
 
 /// Where one rank lives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,6 +36,29 @@ pub(crate) struct Rank {
 }
 
 impl Rank {
+    /// `ranks` ranks without a cluster file: all on `node0`.
+    pub(crate) fn on_one_node(ranks: u32) -> Vec<Self> {
+        (0..ranks)
+            .map(|rank| Self {
+                node: "node0".into(),
+                node_index: 0,
+                local_rank: rank,
+                local_world_size: ranks,
+            })
+            .collect()
+    }
+
+    /// All ranks of a cluster file on their nodes.
+    pub(crate) fn on_cluster(cluster: &Cluster) -> Vec<Self> {
+        let place = |rank| Self {
+            node: cluster.node_of(rank).id().into(),
+            node_index: cluster.node_index(rank),
+            local_rank: cluster.local_rank(rank),
+            local_world_size: cluster.node_of(rank).ranks().len() as u32,
+        };
+        (0..cluster.world_size()).map(place).collect()
+    }
+
     /// The variables that tell a process that it is rank `rank` of `world_size`, as torchrun sets them.
     pub(crate) fn env(&self, rank: usize, world_size: usize) -> [(&'static str, String); 6] {
         [
@@ -62,4 +102,27 @@ pub(crate) struct Orders {
     pub(crate) grace: Duration,
     /// Limit on descriptors that the ranks get back, if the launcher raised its own.
     pub(crate) descriptors: Option<u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_ranks_are_checked() {
+        // Both ends of the range, what lies beyond, and what is no number.
+        assert_eq!(parse_ranks("1").unwrap(), 1);
+        assert_eq!(parse_ranks("4096").unwrap(), 4096);
+        for text in ["0", "4097", "100000", "-1", "1.5", "", "99999999999999999999"] {
+            assert!(parse_ranks(text).unwrap_err().to_string().contains("1 to 4096"), "{text}");
+        }
+    }
+
+    #[test]
+    fn without_a_cluster_all_ranks_share_a_node() {
+        // The local numbers equal the global ones.
+        let ranks = Rank::on_one_node(3);
+        assert!(ranks.iter().all(|r| r.node == "node0" && r.node_index == 0 && r.local_world_size == 3));
+        assert_eq!(ranks.iter().map(|r| r.local_rank).collect::<Vec<_>>(), [0, 1, 2]);
+    }
 }

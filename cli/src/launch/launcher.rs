@@ -76,7 +76,8 @@ fn raise_descriptors(ranks: u64) -> Result<Option<u64>> {
     }
     ensure!(
         hard >= needed,
-        "{ranks} ranks need {needed} descriptors, the hard limit is {hard}; raise it (`ulimit -Hn`) or start fewer ranks"
+        "{ranks} ranks need {needed} descriptors, the hard limit is {hard}; raise it (`ulimit -Hn`) or start \
+         fewer ranks"
     );
     setrlimit(Resource::RLIMIT_NOFILE, needed, hard).context("cannot raise the limit on descriptors")?;
     Ok(Some(soft))

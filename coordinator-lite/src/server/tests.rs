@@ -195,6 +195,32 @@ fn half_open_and_slow_peers_do_not_delay_others() {
 }
 
 #[test]
+fn silent_peers_are_dropped_at_their_deadline() {
+    // With the clock turned by hand: a peer that says nothing lasts 5 s, a member that waits stays.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let addr = listener.local_addr().unwrap();
+    let (_stop, stopped) = UnixStream::pair().unwrap();
+    let secret = Secret::from_bytes([7; 32]);
+    let mut server = Loop::new(listener, stopped, secret.clone(), JobNames::new().unwrap());
+    let _silent = TcpStream::connect(addr).unwrap();
+    let mut member = TcpStream::connect(addr).unwrap();
+    let request = Request::Hello { secret, wait_ms: 60_000, hello: hello(0, 2) };
+    wire::write_message(&mut member, &request, wire::REQUEST_BYTES_MAX).unwrap();
+    let now = Instant::now();
+    while server.connections.len() < 2 || server.state.groups() == 0 {
+        server.accept(now);
+        let ready = server.wait().unwrap();
+        ready.into_iter().for_each(|conn| server.serve(now, conn));
+        assert!(now.elapsed() < WAIT);
+    }
+    server.drop_late(now + Duration::from_millis(4999));
+    assert_eq!(server.connections.len(), 2);
+    server.drop_late(now + Duration::from_secs(5));
+    assert_eq!((server.connections.len(), server.state.groups()), (1, 1));
+}
+
+#[test]
 fn a_member_that_talks_out_of_turn_leaves_its_group() {
     // Bytes behind a hello are a broken peer: the others learn that the rank is gone.
     let server = server();

@@ -3,13 +3,13 @@
 mod health;
 mod init;
 
-use crate::config::Config;
+use crate::config::{Bind, Config};
 use crate::error::Error;
 use crate::executor::{Buffers, Executor, Operation, Progress};
 use crate::plan::{Call, Choice, Kind, Limits, Plan, select};
 use crate::reduce::{self, DType, Dst, Element, ReduceOp, Reducer, Store};
 use crate::report::{self, Tally};
-use crate::trace;
+use crate::{sched, trace};
 use crate::transport::shm::Shm;
 use coordinator_lite::{Secret, Server, UniqueId};
 use health::{Health, Verdict};
@@ -88,7 +88,8 @@ impl Communicator {
         let server = bootstrap.server.take();
         let joined = bootstrap.join(&config)?;
         let limits = Shm::limits(joined.shm.segment.geometry());
-        let policy = WaitPolicy::for_cores(nranks as usize, usable_cores());
+        let cores = usable_cores(); // before binding, which leaves one
+        let policy = WaitPolicy::for_cores(nranks as usize, cores);
         let mut comm = Self {
             executor: Executor::new(rank, nranks),
             waiter: Waiter::new(policy),
@@ -104,10 +105,21 @@ impl Communicator {
             last_choice: None,
             finalized: false,
         };
+        comm.claim_core(cores);
         comm.wait_for_all()?;
         drop(server);
         comm.tally.publish(comm.shm.segment.member_record(rank), &WaitStats::default(), [0; 3]);
         Ok(comm)
+    }
+
+    /// Tells the scheduler what the calling thread is: the one that communicates.
+    pub(crate) fn claim_core(&self, cores: usize) {
+        if self.config.bind == Bind::Even {
+            sched::bind_evenly(self.rank as usize, self.nranks as usize);
+        }
+        if self.nranks as usize > cores {
+            sched::ask_for_short_slice();
+        }
     }
 
     /// Waits until every rank has attached to the segment.
