@@ -5,7 +5,7 @@
 #![cfg(loom)]
 
 use loom::thread;
-use shmring::doorbell::{Bell, Sleepers};
+use shmring::doorbell::{Awaits, Bell, Sleepers};
 use shmring::layout::RingGeometry;
 use shmring::sync::{PayloadWord, read_words, write_words, yield_core};
 use shmring::wait::{WaitPolicy, Waiter};
@@ -116,10 +116,10 @@ impl<const N: usize> Bells<N> {
         Self { bells: std::array::from_fn(|_| Bell::new()), sleepers: Sleepers::new() }
     }
 
-    /// What a rank does after it has moved a counter that `peer` may wait for.
-    pub fn notify(&self, peer: usize) {
+    /// What member `me` does after it has moved a counter that `peer` may wait for.
+    pub fn notify(&self, me: usize, peer: usize) {
         if self.sleepers.any() {
-            self.bells[peer].ring();
+            self.bells[peer].ring(me as u32);
         }
     }
 
@@ -127,7 +127,19 @@ impl<const N: usize> Bells<N> {
     ///
     /// # Errors
     /// The first error of `poll`.
-    pub fn wait<E>(&self, member: usize, poll: impl FnMut() -> Result<bool, E>) -> Result<(), E> {
+    pub fn wait<E>(&self, member: usize, mut poll: impl FnMut() -> Result<bool, E>) -> Result<(), E> {
+        self.wait_for(member, || Ok((!poll()?).then_some(Awaits::Anyone)))
+    }
+
+    /// The same for a `poll` that says whom it waits for.
+    ///
+    /// # Errors
+    /// The first error of `poll`.
+    pub fn wait_for<E>(
+        &self,
+        member: usize,
+        poll: impl FnMut() -> Result<Option<Awaits>, E>,
+    ) -> Result<(), E> {
         let mut waiter = Waiter::new(WaitPolicy::sleep_at_once());
         waiter.wait(&self.bells[member], &self.sleepers, poll, |_| Ok(()))
     }

@@ -26,7 +26,7 @@ impl Member {
     fn barrier<const N: usize>(&mut self, bells: &Bells<N>) {
         bells.wait(self.me, || Ok::<_, Error>(try_send(&mut self.sender, Protocol::Ll, 0))).unwrap();
         for peer in (0..N).filter(|&peer| peer != self.me) {
-            bells.notify(peer);
+            bells.notify(self.me, peer);
         }
         for receiver in &mut self.receivers {
             bells.wait(self.me, || Ok::<_, Error>(try_receive(receiver, Protocol::Ll, &mut []))).unwrap();

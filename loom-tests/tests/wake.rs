@@ -5,6 +5,7 @@
 
 use loom::thread;
 use loom_tests::{Bells, SHAPE, both, check, try_receive, try_send};
+use shmring::doorbell::Awaits;
 use shmring::layout::RingGeometry;
 use shmring::{Error, Protocol, Receiver, Sender, heap_ring};
 use std::sync::Arc;
@@ -17,7 +18,7 @@ fn send_parking<const N: usize>(bells: &Bells<N>, sender: &mut Sender, protocol:
     bells.wait(SENDER, || Ok::<_, Error>(try_send(sender, protocol, 5))).unwrap();
     assert_eq!(sender.step(), step + 1, "the wait ended before there was credit");
     for &peer in peers {
-        bells.notify(peer);
+        bells.notify(SENDER, peer);
     }
 }
 
@@ -26,7 +27,7 @@ fn receive_parking<const N: usize>(bells: &Bells<N>, me: usize, receiver: &mut R
     let step = receiver.step();
     bells.wait(me, || Ok::<_, Error>(try_receive(receiver, protocol, &mut buffer))).unwrap();
     assert_eq!(receiver.step(), step + 1, "the wait ended before the message was there");
-    bells.notify(SENDER);
+    bells.notify(me, SENDER);
 }
 
 fn messages(protocol: Protocol, count: usize) {
@@ -73,6 +74,42 @@ fn two_sleepers() {
             }));
         }
         send_parking(&bells, &mut sender, Protocol::Ll, &[RECEIVER, RECEIVER + 1]);
+        for thread in threads {
+            thread.join().unwrap();
+        }
+    });
+}
+
+/// A sleeper that waits for one member after the other is woken by the one it waits for now, whatever it waited
+/// for when it began to go to sleep.
+#[test]
+fn named_member() {
+    check(|| {
+        let bells = Arc::new(Bells::<3>::new());
+        let mut inboxes = Vec::new();
+        let mut threads = Vec::new();
+        for member in 0..2 {
+            let (mut sender, mut receivers) = heap_ring(SHAPE).unwrap();
+            inboxes.push((member, receivers.remove(0)));
+            let bells = Arc::clone(&bells);
+            threads.push(thread::spawn(move || {
+                assert!(try_send(&mut sender, Protocol::Ll, 5));
+                bells.notify(member, 2);
+            }));
+        }
+        let mut buffer = [0; 5];
+        bells
+            .wait_for(2, || {
+                while let Some((member, receiver)) = inboxes.first_mut() {
+                    if !try_receive(receiver, Protocol::Ll, &mut buffer) {
+                        return Ok::<_, Error>(Some(Awaits::Member(*member as u32)));
+                    }
+                    inboxes.remove(0);
+                }
+                Ok(None)
+            })
+            .unwrap();
+        assert!(inboxes.is_empty());
         for thread in threads {
             thread.join().unwrap();
         }

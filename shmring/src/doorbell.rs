@@ -3,15 +3,20 @@
 //! ```text
 //!   waiter                                  publisher
 //!   seen = bell.word                        counter.store(step, Release)
-//!   sleepers += 1, bell.sleeping = 1        fence(SeqCst)                 (a)
-//!   fence(SeqCst)                (b)        if sleepers != 0 && bell.sleeping:
+//!   sleepers += 1, bell.sleeping = whom     fence(SeqCst)                 (a)
+//!   fence(SeqCst)                (b)        if sleepers != 0 && bell.sleeping is me or anyone:
 //!   if counter says ready: go on                bell.word += 1, wake
+//!   if it now waits for another: start over
 //!   else futex_wait(bell.word, seen)
 //! ```
 //!
 //! Whichever fence comes first in the single order of (a) and (b) decides: if (a), the waiter's look after
 //! (b) sees the counter; if (b), the publisher's look after (a) sees the sleeper, and its change of `word`
 //! makes `futex_wait` return. A publisher that finds nobody asleep makes no system call.
+//!
+//! A sleeper names the member it waits for, so that the others do not wake it in vain: with many ranks on few
+//! cores, waking everybody for every message costs more than the messages. The name must be the one that the last
+//! look found; a look that is blocked by somebody else than announced starts over.
 
 use crate::futex::FutexWord;
 use crate::sync::{AtomicU32, Ordering, fence};
@@ -27,6 +32,30 @@ pub struct Bell {
     sleeping: AtomicU32,
 }
 
+/// Whose doing ends a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaits {
+    /// It may be any member's.
+    Anyone,
+    /// Only this member's.
+    Member(u32),
+}
+
+impl Awaits {
+    /// What `sleeping` holds: 0 is "awake", 1 is "for anyone", above that a member's number plus two.
+    fn code(self) -> u32 {
+        match self {
+            Self::Anyone => 1,
+            Self::Member(member) => member.saturating_add(2),
+        }
+    }
+
+    /// Whether a sleeper that announced `self` is also woken by all that ends a wait for `now`.
+    fn covers(self, now: Self) -> bool {
+        self == Self::Anyone || self == now
+    }
+}
+
 /// How many members sleep now. One line that every publisher reads and only sleepers write.
 #[derive(Debug)]
 #[cfg_attr(not(loom), repr(C, align(128)))]
@@ -40,11 +69,13 @@ impl Bell {
         Self { word: FutexWord::new(), sleeping: AtomicU32::new(0) }
     }
 
-    /// Rings if the owner has announced that it sleeps. Call [`Sleepers::any`] first.
+    /// Rings if the owner has announced that it sleeps until member `by`, or anyone, does something. Call
+    /// [`Sleepers::any`] first.
     #[inline]
-    pub fn ring(&self) {
+    pub fn ring(&self, by: u32) {
         // ORDERING: Relaxed; the fence in `Sleepers::any` orders this look after the counter's store.
-        if self.sleeping.load(Ordering::Relaxed) != 0 {
+        let announced = self.sleeping.load(Ordering::Relaxed);
+        if announced == Awaits::Anyone.code() || announced == Awaits::Member(by).code() {
             self.word.wake_all();
         }
     }
@@ -54,20 +85,25 @@ impl Bell {
         self.word.wake_all();
     }
 
-    /// Sleeps at most `timeout`, unless `ready` answers true after the announcement. Returns its answer.
+    /// Sleeps at most `timeout`, waiting for `awaits`, unless `look` after the announcement finds that the
+    /// wait is over (`None`) or that it is for somebody else. Returns what it found.
+    ///
+    /// # Errors
+    /// Those of `look`.
     pub fn sleep<E>(
         &self,
         sleepers: &Sleepers,
         timeout: Duration,
-        ready: impl FnOnce() -> Result<bool, E>,
-    ) -> Result<bool, E> {
+        awaits: Awaits,
+        look: impl FnOnce() -> Result<Option<Awaits>, E>,
+    ) -> Result<Option<Awaits>, E> {
         let seen = self.word.value();
         // ORDERING: Relaxed for both; the fence below puts them before the last look at the counters.
         sleepers.count.fetch_add(1, Ordering::Relaxed);
-        self.sleeping.store(1, Ordering::Relaxed);
+        self.sleeping.store(awaits.code(), Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        let answer = ready();
-        if matches!(answer, Ok(false)) {
+        let answer = look();
+        if matches!(answer, Ok(Some(now)) if awaits.covers(now)) {
             self.word.wait(seen, timeout);
         }
         // ORDERING: Relaxed; a publisher that still sees the announcement rings once too often.

@@ -1,6 +1,6 @@
 //! Waiting: spin while a core is there for the peer, then yield, then sleep on the doorbell.
 
-use crate::doorbell::{Bell, Sleepers};
+use crate::doorbell::{Awaits, Bell, Sleepers};
 use crate::sync::{spin_hint, yield_core};
 use std::time::{Duration, Instant};
 
@@ -101,7 +101,7 @@ impl Waiter {
         self.stats
     }
 
-    /// Calls `poll` until it answers true or fails.
+    /// Calls `poll` until it answers `None`, or fails; `Some` says whom it waits for.
     ///
     /// `check` runs before each sleep, so every [`WaitPolicy::nap`] at the latest, with the time waited so
     /// far: it looks at deadlines and the health of peers, and ends the wait by an error. `poll` must itself look at
@@ -114,16 +114,16 @@ impl Waiter {
         &mut self,
         bell: &Bell,
         sleepers: &Sleepers,
-        mut poll: impl FnMut() -> Result<bool, E>,
+        mut poll: impl FnMut() -> Result<Option<Awaits>, E>,
         check: impl FnMut(Duration) -> Result<(), E>,
     ) -> Result<(), E> {
         for _ in 0..self.policy.looks {
-            if poll()? {
+            if poll()?.is_none() {
                 return Ok(());
             }
         }
         for _ in 0..self.spins {
-            if poll()? {
+            if poll()?.is_none() {
                 self.spins = (self.spins + self.spins / 8 + 1).min(self.policy.spins);
                 return Ok(());
             }
@@ -143,7 +143,7 @@ impl Waiter {
         &mut self,
         bell: &Bell,
         sleepers: &Sleepers,
-        poll: &mut impl FnMut() -> Result<bool, E>,
+        poll: &mut impl FnMut() -> Result<Option<Awaits>, E>,
         mut check: impl FnMut(Duration) -> Result<(), E>,
     ) -> Result<(), E> {
         let start = Instant::now();
@@ -160,31 +160,30 @@ impl Waiter {
         bell: &Bell,
         sleepers: &Sleepers,
         start: Instant,
-        poll: &mut impl FnMut() -> Result<bool, E>,
+        poll: &mut impl FnMut() -> Result<Option<Awaits>, E>,
         check: &mut impl FnMut(Duration) -> Result<(), E>,
     ) -> Result<(), E> {
-        if !self.yield_for.is_zero() {
-            let mut looks: u32 = 0;
-            loop {
-                if poll()? {
-                    return Ok(());
-                }
-                self.stats.yields += 1;
-                yield_core();
-                looks += 1;
-                // The clock is read on every fourth look: a look takes from half a microsecond up.
-                if looks.is_multiple_of(4) && start.elapsed() >= self.yield_for {
-                    break;
-                }
+        let mut looks: u32 = 0;
+        let mut awaits = loop {
+            let Some(awaits) = poll()? else { return Ok(()) };
+            // The clock is read on every fourth look: a look takes from half a microsecond up.
+            if self.yield_for.is_zero() || (looks % 4 == 3 && start.elapsed() >= self.yield_for) {
+                break awaits;
             }
-        }
+            self.stats.yields += 1;
+            yield_core();
+            looks += 1;
+        };
         loop {
             check(start.elapsed())?;
             self.stats.sleeps += 1;
-            if bell.sleep(sleepers, self.policy.nap, &mut *poll)? || poll()? {
+            let found = bell.sleep(sleepers, self.policy.nap, awaits, &mut *poll)?;
+            let next = if found.is_some() { poll()? } else { None };
+            let Some(next) = next else {
                 self.adapt(start.elapsed());
                 return Ok(());
-            }
+            };
+            awaits = next;
         }
     }
 

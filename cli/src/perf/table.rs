@@ -91,7 +91,9 @@ impl<'a> Table<'a> {
             s.iters,
             u8::from(s.check)
         ))?;
-        self.print(&format!("# init: {init_ms:.1} ms, the slowest rank from its start past the first barrier"))?;
+        self.print(&format!(
+            "# init: {init_ms:.1} ms, the slowest rank from its start past the first barrier"
+        ))?;
         self.print("#")?;
         let side = format!("{:>8} {:>7} {:>7} {:>6}", "time", "algbw", "busbw", "#wrong");
         let units = format!("{:>8} {:>7} {:>7} {:>6}", "(us)", "(GB/s)", "(GB/s)", "");

@@ -15,6 +15,7 @@ use coordinator_lite::{Secret, Server, UniqueId};
 use health::{Health, Verdict};
 use init::Bootstrap;
 use shmring::Protocol;
+use shmring::doorbell::Awaits;
 use shmring::layout::{MemberRecord, MemberState};
 use shmring::sync::Ordering;
 use shmring::wait::{WaitPolicy, WaitStats, Waiter, usable_cores};
@@ -136,7 +137,10 @@ impl Communicator {
         waiter.wait(
             &segment.member_record(*rank).bell,
             &header.sleepers,
-            || Ok(segment.is_complete() || header.aborted() != 0),
+            || {
+                let over = segment.is_complete() || header.aborted() != 0;
+                Ok((!over).then_some(Awaits::Anyone))
+            },
             |waited| {
                 if waited >= config.join_timeout {
                     return Err(health::timeout(segment, health, 1, config.join_timeout));
@@ -362,11 +366,11 @@ impl Communicator {
             || loop {
                 // SAFETY: the caller's contract.
                 match unsafe { executor.poll(operation, segment, lanes) } {
-                    Ok(Progress::Done) => return Ok(true),
+                    Ok(Progress::Done) => return Ok(None),
                     Ok(Progress::Progressed) => {}
-                    Ok(Progress::Blocked) => {
+                    Ok(Progress::Blocked(by)) => {
                         ended = header.aborted();
-                        return Ok(ended != 0);
+                        return Ok((ended == 0).then_some(by));
                     }
                     Err(source) => return Err(Error::Segment { rank: *rank, source }),
                 }

@@ -11,6 +11,7 @@ use crate::reduce::Reducer;
 use crate::transport::shm::Lane;
 use primitive::Scratch;
 use shmring::Error;
+use shmring::doorbell::Awaits;
 use shmring::segment::Segment;
 
 /// The caller's buffers; raw because they may be one and the same.
@@ -36,9 +37,25 @@ pub(crate) enum Progress {
     /// At least one primitive ran; poll again.
     Progressed,
     /// Every channel waits for a peer.
-    Blocked,
+    Blocked(Awaits),
     /// Every primitive has run.
     Done,
+}
+
+/// What became of an attempt at a primitive.
+enum Attempt {
+    /// It ran and moved so many bytes.
+    Ran(usize),
+    /// It waits for a peer.
+    Blocked(Awaits),
+}
+
+/// Whom two blocked channels wait for.
+fn either(first: Option<Awaits>, second: Awaits) -> Awaits {
+    match first {
+        Some(first) if first != second => Awaits::Anyone,
+        _ => second,
+    }
 }
 
 /// Where one channel stands.
@@ -102,57 +119,60 @@ impl Executor {
         let mut moved = 0;
         loop {
             let mut advanced = false;
-            let mut done = true;
+            let mut blocked = None;
             for channel in 0..self.cursors.len() {
                 if self.cursors[channel].prim.is_none() {
                     continue;
                 }
                 // SAFETY: the caller's contract.
-                if let Some(bytes) = unsafe { self.advance(channel, operation, &mut lanes[channel])? } {
-                    advanced = true;
-                    moved += bytes;
-                    if moved >= NOTIFY_BYTES {
-                        segment.notify();
-                        moved = 0;
+                match unsafe { self.advance(channel, operation, &mut lanes[channel])? } {
+                    Attempt::Ran(bytes) => {
+                        advanced = true;
+                        moved += bytes;
+                        if moved >= NOTIFY_BYTES {
+                            segment.notify();
+                            moved = 0;
+                        }
                     }
+                    Attempt::Blocked(by) => blocked = Some(either(blocked, by)),
                 }
-                done &= self.cursors[channel].prim.is_none();
             }
             ran |= advanced;
-            if done || !advanced {
-                if ran {
-                    segment.notify();
-                }
-                return Ok(match (done, ran) {
-                    (true, _) => Progress::Done,
-                    (_, true) => Progress::Progressed,
-                    _ => Progress::Blocked,
-                });
+            if advanced && self.cursors.iter().any(|cursor| cursor.prim.is_some()) {
+                continue;
             }
+            if ran {
+                segment.notify();
+            }
+            return Ok(match blocked {
+                Some(_) if ran => Progress::Progressed,
+                Some(by) => Progress::Blocked(by),
+                None => Progress::Done,
+            });
         }
     }
 
-    /// Runs the channel's next primitive if it can; `Some` with the bytes it moved.
+    /// Runs the channel's next primitive if it can.
     #[inline]
     unsafe fn advance(
         &mut self,
         channel: usize,
         operation: &Operation,
         lane: &mut Lane,
-    ) -> Result<Option<usize>, Error> {
+    ) -> Result<Attempt, Error> {
         let cursor = &mut self.cursors[channel];
-        let Some(prim) = &cursor.prim else { return Ok(None) };
+        let Some(prim) = &cursor.prim else { return Ok(Attempt::Ran(0)) };
         let context =
             primitive::Context { operation, prim, lane, rank: self.rank, nranks: self.nranks, channel };
         // SAFETY: the caller's contract.
-        if !unsafe { context.try_run(&mut cursor.arrived, &mut self.scratch)? } {
-            return Ok(None);
+        if let Some(by) = unsafe { context.try_run(&mut cursor.arrived, &mut self.scratch)? } {
+            return Ok(Attempt::Blocked(by));
         }
         let moved = Self::bytes(prim, operation);
         cursor.index += 1;
         cursor.arrived = 0;
         cursor.prim = operation.plan.prim(channel, cursor.index);
-        Ok(Some(moved))
+        Ok(Attempt::Ran(moved))
     }
 
     fn bytes(prim: &Prim, operation: &Operation) -> usize {

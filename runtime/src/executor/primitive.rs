@@ -9,6 +9,7 @@ use super::Operation;
 use crate::plan::{Own, Prim, Recv, Send, Span};
 use crate::reduce::{self, Dst, Store};
 use crate::transport::shm::Lane;
+use shmring::doorbell::Awaits;
 use shmring::{Error, Protocol, Receiver, Sender};
 
 /// Operations of at least this size write their output past the cache: it would not stay there.
@@ -72,25 +73,36 @@ pub(super) struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// Runs the primitive if it has credit and all its messages; false if it must be tried again.
+    /// Runs the primitive if it has credit and all its messages; else says whom it waits for.
     ///
     /// # Safety
     /// - The operation's buffers are valid as [`super::Buffers`] says, and the lane is connected.
     #[inline]
-    pub(super) unsafe fn try_run(mut self, arrived: &mut u32, scratch: &mut Scratch) -> Result<bool, Error> {
-        let credit = match self.prim.send {
-            Send::None => true,
-            Send::Next => connected(&mut self.lane.next).has_credit()?,
-            Send::Fan => connected(&mut self.lane.fan_out).has_credit()?,
+    pub(super) unsafe fn try_run(
+        mut self,
+        arrived: &mut u32,
+        scratch: &mut Scratch,
+    ) -> Result<Option<Awaits>, Error> {
+        let (credit, from) = match self.prim.send {
+            Send::None => (true, Awaits::Anyone),
+            Send::Next => {
+                let next = (self.rank + 1) % self.nranks;
+                (connected(&mut self.lane.next).has_credit()?, Awaits::Member(next))
+            }
+            // The slowest receiver may be any of them.
+            Send::Fan => (connected(&mut self.lane.fan_out).has_credit()?, Awaits::Anyone),
         };
-        // SAFETY: the caller's contract, for both calls.
-        if !credit || !unsafe { self.receive(arrived, scratch)? } {
-            return Ok(false);
+        if !credit {
+            return Ok(Some(from));
+        }
+        // SAFETY: the caller's contract.
+        if let Some(from) = unsafe { self.receive(arrived, scratch)? } {
+            return Ok(Some(Awaits::Member(from)));
         }
         // SAFETY: as above; credit and messages are there.
         unsafe { self.combine(scratch) };
         self.release();
-        Ok(true)
+        Ok(None)
     }
 
     fn protocol(&self) -> Protocol {
@@ -101,11 +113,12 @@ impl Context<'_> {
         elements * self.operation.reducer.dtype().size_bytes()
     }
 
-    /// Looks for the messages that have not arrived yet; lines are unpacked on the way.
+    /// Looks for the messages that have not arrived yet; lines are unpacked on the way. Returns the rank whose
+    /// message is missing.
     #[inline]
-    unsafe fn receive(&mut self, arrived: &mut u32, scratch: &mut Scratch) -> Result<bool, Error> {
+    unsafe fn receive(&mut self, arrived: &mut u32, scratch: &mut Scratch) -> Result<Option<u32>, Error> {
         let (wanted, first) = match self.prim.recv {
-            Recv::None => return Ok(true),
+            Recv::None => return Ok(None),
             Recv::Prev => (1, (self.rank + self.nranks - 1) % self.nranks),
             Recv::From(rank) => (1, rank),
             Recv::All => (self.nranks - 1, (self.rank + 1) % self.nranks),
@@ -121,11 +134,11 @@ impl Context<'_> {
                 _ => unsafe { receiver.read_lines(protocol, to, len)? },
             };
             if !here {
-                return Ok(false);
+                return Ok(Some(from));
             }
             *arrived += 1;
         }
-        Ok(true)
+        Ok(None)
     }
 
     /// Where the lines of a message are unpacked: in the output if they need nothing more.

@@ -75,7 +75,7 @@ impl Segment {
         self.header().attached.0.load(Ordering::Acquire) >= self.geometry.members
     }
 
-    /// Rings the bells of all sleeping members, if any sleeps. Call after moving counters.
+    /// Rings the bells of the members that sleep until this one does something. Call after moving counters.
     #[inline]
     pub fn notify(&self) {
         if self.header().sleepers.any() {
@@ -86,7 +86,7 @@ impl Segment {
     #[cold]
     fn ring_sleepers(&self) {
         for member in (0..self.geometry.members).filter(|m| *m != self.member) {
-            self.member_record(member).bell.ring();
+            self.member_record(member).bell.ring(self.member);
         }
     }
 

@@ -325,7 +325,7 @@ const WAITING: &[Mutant] = &[
     Mutant {
         name: "wake-up skipped",
         test: ("wake", "post"),
-        edits: &[edit(DOORBELL, "!= 0 {\n            self.word.wake_all();", "!= 0 {")],
+        edits: &[edit(DOORBELL, ".code() {\n            self.word.wake_all();", ".code() {")],
     },
     Mutant {
         name: "call into the kernel skipped",
@@ -354,8 +354,8 @@ const WAITING: &[Mutant] = &[
         test: ("wake", "post"),
         edits: &[edit(
             DOORBELL,
-            "let answer = ready();",
-            "let answer: Result<bool, E> = Ok(false);\n        drop(ready);",
+            "let answer = look();",
+            "let answer: Result<Option<Awaits>, E> = Ok(Some(awaits));\n        drop(look);",
         )],
     },
     Mutant {
@@ -369,7 +369,7 @@ const WAITING: &[Mutant] = &[
     Mutant {
         name: "sleeper not announced on its bell",
         test: ("wake", "flag"),
-        edits: &[edit(DOORBELL, "self.sleeping.store(1, Ordering::Relaxed);", "")],
+        edits: &[edit(DOORBELL, "self.sleeping.store(awaits.code(), Ordering::Relaxed);", "")],
     },
     Mutant {
         name: "sleeper not counted",
@@ -391,7 +391,17 @@ const WAITING: &[Mutant] = &[
     Mutant {
         name: "waiter gives up after one sleep",
         test: ("wake", "post"),
-        edits: &[edit(WAIT, "|| poll()? {", "|| poll().is_ok() {")],
+        edits: &[edit(WAIT, "if found.is_some() { poll()? } else { None };", "found.filter(|_| false);")],
+    },
+    Mutant {
+        name: "sleeper keeps the first name it announced",
+        test: ("wake", "named_member"),
+        edits: &[edit(DOORBELL, "Ok(Some(now)) if awaits.covers(now)", "Ok(Some(_))")],
+    },
+    Mutant {
+        name: "sleepers for one member not rung",
+        test: ("wake", "named_member"),
+        edits: &[edit(DOORBELL, " || announced == Awaits::Member(by).code()", "")],
     },
 ];
 
@@ -445,7 +455,7 @@ const CONTROL: &[Mutant] = &[
     Mutant {
         name: "barrier wakes nobody",
         test: ("barrier", "two_members"),
-        edits: &[edit(BARRIER, "bells.notify(peer);", "let _ = peer;")],
+        edits: &[edit(BARRIER, "bells.notify(self.me, peer);", "let _ = peer;")],
     },
 ];
 
