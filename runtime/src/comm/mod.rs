@@ -19,7 +19,7 @@ use shmring::doorbell::Awaits;
 use shmring::layout::{MemberRecord, MemberState};
 use shmring::sync::Ordering;
 use shmring::wait::{WaitPolicy, WaitStats, Waiter, usable_cores};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// One rank of a group of ranks.
 ///
@@ -359,30 +359,36 @@ impl Communicator {
         let Self { shm, executor, waiter, health, config, seqno, rank, .. } = self;
         let Shm { segment, lanes, .. } = shm;
         let header = segment.header();
-        let mut ended = 0;
-        let outcome = waiter.wait(
-            &segment.member_record(*rank).bell,
-            &header.sleepers,
-            || loop {
-                // SAFETY: the caller's contract.
-                match unsafe { executor.poll(operation, segment, lanes) } {
-                    Ok(Progress::Done) => return Ok(None),
-                    Ok(Progress::Progressed) => {}
-                    Ok(Progress::Blocked(by)) => {
-                        ended = header.aborted();
-                        return Ok((ended == 0).then_some(by));
+        let corrupt = |source| Error::Segment { rank: *rank, source };
+        // The clock is first read by a wait that is long anyhow; from then on it counts for the whole operation.
+        let mut begun = None;
+        // SAFETY: the caller's contract.
+        while unsafe { executor.poll(operation, segment, lanes) }.map_err(corrupt)? != Progress::Done {
+            let mut ended = 0;
+            waiter.wait(
+                &segment.member_record(*rank).bell,
+                &header.sleepers,
+                || {
+                    ended = header.aborted();
+                    if ended != 0 {
+                        return Ok(None);
                     }
-                    Err(source) => return Err(Error::Segment { rank: *rank, source }),
-                }
-            },
-            |waited| {
-                if waited >= config.timeout {
-                    return Err(health::timeout(segment, health, *seqno, config.timeout));
-                }
-                health.check(segment, *seqno)
-            },
-        );
-        if ended != 0 { Err(health::explain(ended, health, *seqno)) } else { outcome }
+                    // SAFETY: as above.
+                    unsafe { executor.awaits(operation, lanes) }.map_err(corrupt)
+                },
+                |waited| {
+                    let spent = Instant::now() - *begun.get_or_insert_with(|| Instant::now() - waited);
+                    if spent >= config.timeout {
+                        return Err(health::timeout(segment, health, *seqno, config.timeout));
+                    }
+                    health.check(segment, *seqno)
+                },
+            )?;
+            if ended != 0 {
+                return Err(health::explain(ended, health, *seqno));
+            }
+        }
+        Ok(())
     }
 
     /// Ends the communicator on every rank if this rank cannot go on.

@@ -34,20 +34,10 @@ pub(crate) struct Operation {
 /// What a poll achieved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// At least one primitive ran; poll again.
-    Progressed,
-    /// Every channel waits for a peer.
-    Blocked(Awaits),
+    /// Every channel that is not done waits for a peer; see [`Executor::awaits`].
+    Blocked,
     /// Every primitive has run.
     Done,
-}
-
-/// What became of an attempt at a primitive.
-enum Attempt {
-    /// It ran and moved so many bytes.
-    Ran(usize),
-    /// It waits for a peer.
-    Blocked(Awaits),
 }
 
 /// Whom two blocked channels wait for.
@@ -118,61 +108,96 @@ impl Executor {
         let mut ran = false;
         let mut moved = 0;
         loop {
-            let mut advanced = false;
-            let mut blocked = None;
+            let (mut advanced, mut done) = (false, true);
             for channel in 0..self.cursors.len() {
                 if self.cursors[channel].prim.is_none() {
                     continue;
                 }
                 // SAFETY: the caller's contract.
                 match unsafe { self.advance(channel, operation, &mut lanes[channel])? } {
-                    Attempt::Ran(bytes) => {
+                    Some(bytes) => {
                         advanced = true;
                         moved += bytes;
                         if moved >= NOTIFY_BYTES {
                             segment.notify();
                             moved = 0;
                         }
+                        done &= self.cursors[channel].prim.is_none();
                     }
-                    Attempt::Blocked(by) => blocked = Some(either(blocked, by)),
+                    None => done = false,
                 }
             }
             ran |= advanced;
-            if advanced && self.cursors.iter().any(|cursor| cursor.prim.is_some()) {
-                continue;
+            if done || !advanced {
+                if ran {
+                    segment.notify();
+                }
+                return Ok(if done { Progress::Done } else { Progress::Blocked });
             }
-            if ran {
-                segment.notify();
-            }
-            return Ok(match blocked {
-                Some(_) if ran => Progress::Progressed,
-                Some(by) => Progress::Blocked(by),
-                None => Progress::Done,
-            });
         }
     }
 
-    /// Runs the channel's next primitive if it can.
+    /// Whom the operation waits for, or `None` when a channel can run. Moves no data but lines that arrive.
+    ///
+    /// # Errors
+    /// A corrupt ring.
+    ///
+    /// # Safety
+    /// As [`Executor::poll`].
+    #[inline]
+    pub(crate) unsafe fn awaits(
+        &mut self,
+        operation: &Operation,
+        lanes: &mut [Lane],
+    ) -> Result<Option<Awaits>, Error> {
+        let mut all = None;
+        for channel in 0..self.cursors.len() {
+            if let Some((mut context, arrived)) = self.context(channel, operation, &mut lanes[channel]) {
+                // SAFETY: the caller's contract.
+                let Some(one) = (unsafe { context.awaits(arrived)? }) else { return Ok(None) };
+                all = Some(either(all, one));
+            }
+        }
+        Ok(all)
+    }
+
+    /// The current primitive of a channel and how many of its messages have arrived.
+    #[inline]
+    fn context<'a>(
+        &'a mut self,
+        channel: usize,
+        operation: &'a Operation,
+        lane: &'a mut Lane,
+    ) -> Option<(primitive::Context<'a>, &'a mut u32)> {
+        let Self { cursors, scratch, rank, nranks } = self;
+        let Cursor { prim, arrived, .. } = &mut cursors[channel];
+        let (rank, nranks) = (*rank, *nranks);
+        let prim = prim.as_ref()?;
+        Some((primitive::Context { operation, prim, lane, scratch, rank, nranks, channel }, arrived))
+    }
+
+    /// Runs the channel's next primitive; the bytes it moved, or `None` if it must wait.
     #[inline]
     unsafe fn advance(
         &mut self,
         channel: usize,
         operation: &Operation,
         lane: &mut Lane,
-    ) -> Result<Attempt, Error> {
-        let cursor = &mut self.cursors[channel];
-        let Some(prim) = &cursor.prim else { return Ok(Attempt::Ran(0)) };
-        let context =
-            primitive::Context { operation, prim, lane, rank: self.rank, nranks: self.nranks, channel };
-        // SAFETY: the caller's contract.
-        if let Some(by) = unsafe { context.try_run(&mut cursor.arrived, &mut self.scratch)? } {
-            return Ok(Attempt::Blocked(by));
+    ) -> Result<Option<usize>, Error> {
+        let Some((mut context, arrived)) = self.context(channel, operation, lane) else { return Ok(Some(0)) };
+        // SAFETY: the caller's contract, for both calls; the second follows a `None` of the first.
+        unsafe {
+            if context.awaits(arrived)?.is_some() {
+                return Ok(None);
+            }
+            context.run();
         }
-        let moved = Self::bytes(prim, operation);
+        let cursor = &mut self.cursors[channel];
+        let moved = cursor.prim.map_or(0, |prim| Self::bytes(&prim, operation));
         cursor.index += 1;
         cursor.arrived = 0;
         cursor.prim = operation.plan.prim(channel, cursor.index);
-        Ok(Attempt::Ran(moved))
+        Ok(Some(moved))
     }
 
     fn bytes(prim: &Prim, operation: &Operation) -> usize {

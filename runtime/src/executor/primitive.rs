@@ -67,22 +67,19 @@ pub(super) struct Context<'a> {
     pub(super) operation: &'a Operation,
     pub(super) prim: &'a Prim,
     pub(super) lane: &'a mut Lane,
+    pub(super) scratch: &'a mut Scratch,
     pub(super) rank: u32,
     pub(super) nranks: u32,
     pub(super) channel: usize,
 }
 
 impl Context<'_> {
-    /// Runs the primitive if it has credit and all its messages; else says whom it waits for.
+    /// Whom the primitive waits for: for credit, or for a message; `None` when it can run.
     ///
     /// # Safety
     /// - The operation's buffers are valid as [`super::Buffers`] says, and the lane is connected.
     #[inline]
-    pub(super) unsafe fn try_run(
-        mut self,
-        arrived: &mut u32,
-        scratch: &mut Scratch,
-    ) -> Result<Option<Awaits>, Error> {
+    pub(super) unsafe fn awaits(&mut self, arrived: &mut u32) -> Result<Option<Awaits>, Error> {
         let (credit, from) = match self.prim.send {
             Send::None => (true, Awaits::Anyone),
             Send::Next => {
@@ -96,13 +93,18 @@ impl Context<'_> {
             return Ok(Some(from));
         }
         // SAFETY: the caller's contract.
-        if let Some(from) = unsafe { self.receive(arrived, scratch)? } {
-            return Ok(Some(Awaits::Member(from)));
-        }
-        // SAFETY: as above; credit and messages are there.
-        unsafe { self.combine(scratch) };
+        Ok(unsafe { self.receive(arrived)? }.map(Awaits::Member))
+    }
+
+    /// Runs the primitive: combines, posts, gives the slots back.
+    ///
+    /// # Safety
+    /// - As [`Context::awaits`], which has answered `None`.
+    #[inline]
+    pub(super) unsafe fn run(&mut self) {
+        // SAFETY: the caller's contract; credit and messages are there.
+        unsafe { self.combine() };
         self.release();
-        Ok(None)
     }
 
     fn protocol(&self) -> Protocol {
@@ -116,7 +118,7 @@ impl Context<'_> {
     /// Looks for the messages that have not arrived yet; lines are unpacked on the way. Returns the rank whose
     /// message is missing.
     #[inline]
-    unsafe fn receive(&mut self, arrived: &mut u32, scratch: &mut Scratch) -> Result<Option<u32>, Error> {
+    unsafe fn receive(&mut self, arrived: &mut u32) -> Result<Option<u32>, Error> {
         let (wanted, first) = match self.prim.recv {
             Recv::None => return Ok(None),
             Recv::Prev => (1, (self.rank + self.nranks - 1) % self.nranks),
@@ -126,7 +128,7 @@ impl Context<'_> {
         let (protocol, len) = (self.protocol(), self.bytes(self.prim.message));
         while *arrived < wanted {
             let from = (first + *arrived) % self.nranks;
-            let to = self.line_target(from, scratch);
+            let to = self.line_target(from);
             let receiver = receiver(self.lane, self.prim.recv, from);
             let here = match protocol {
                 Protocol::Simple => receiver.is_posted()?,
@@ -143,11 +145,11 @@ impl Context<'_> {
 
     /// Where the lines of a message are unpacked: in the output if they need nothing more.
     #[inline]
-    fn line_target(&self, from: u32, scratch: &mut Scratch) -> *mut u8 {
+    fn line_target(&mut self, from: u32) -> *mut u8 {
         match (self.protocol(), self.prim.own, self.prim.dst) {
             (Protocol::Simple, _, _) => std::ptr::null_mut(),
             (_, None, Some(span)) => self.output(span),
-            _ => scratch.message(self.channel, from),
+            _ => self.scratch.message(self.channel, from),
         }
     }
 
@@ -164,7 +166,7 @@ impl Context<'_> {
 
     /// Stores the result in the output, in the slot to be sent, or both, and posts it.
     #[inline]
-    unsafe fn combine(&mut self, scratch: &mut Scratch) {
+    unsafe fn combine(&mut self) {
         let protocol = self.protocol();
         let bytes = self.bytes(self.prim.len);
         let output = self.prim.dst.map(|span| Dst {
@@ -180,7 +182,7 @@ impl Context<'_> {
             match (self.prim.send, protocol) {
                 (Send::None, _) => {
                     if let Some(dst) = output {
-                        self.fill(&[dst], scratch);
+                        self.fill(&[dst]);
                     }
                 }
                 (_, Protocol::Simple) => {
@@ -189,22 +191,22 @@ impl Context<'_> {
                         Dst { ptr: to, store: Store::Cached }
                     });
                     match output {
-                        Some(dst) => self.fill(&[slot, dst], scratch),
-                        None => self.fill(&[slot], scratch),
+                        Some(dst) => self.fill(&[slot, dst]),
+                        None => self.fill(&[slot]),
                     }
                     self.sender().post();
                 }
                 (_, _) => {
                     let packed = match (output, self.prim.own) {
                         (Some(dst), _) => {
-                            self.fill(&[dst], scratch);
+                            self.fill(&[dst]);
                             dst.ptr.cast_const()
                         }
                         // Own data that needs no change is packed from where it is.
                         (None, Some(own)) if self.prim.recv == Recv::None && !self.scales() => self.own(own),
                         (None, _) => {
-                            let to = scratch.message(self.channel, self.rank);
-                            self.fill(&[Dst { ptr: to, store: Store::Cached }], scratch);
+                            let to = self.scratch.message(self.channel, self.rank);
+                            self.fill(&[Dst { ptr: to, store: Store::Cached }]);
                             to.cast_const()
                         }
                     };
@@ -221,7 +223,7 @@ impl Context<'_> {
 
     /// Writes the primitive's result to every destination.
     #[inline]
-    unsafe fn fill(&mut self, dsts: &[Dst], scratch: &mut Scratch) {
+    unsafe fn fill(&mut self, dsts: &[Dst]) {
         let prim = self.prim;
         if prim.len == 0 {
             return;
@@ -233,16 +235,18 @@ impl Context<'_> {
             match (prim.recv, prim.own) {
                 (Recv::None, Some(own)) => self.copy_own(own, dsts),
                 (_, None) => {
-                    let from = self.single_source(scratch);
+                    let from = self.single_source();
                     if dsts.iter().any(|dst| dst.ptr.cast_const() == from) {
                         return; // Lines were unpacked where they belong.
                     }
                     reduce::copy(from, dsts, self.bytes(prim.len));
                 }
                 (_, Some(own)) => {
-                    let own_index = self.list_sources(own, scratch);
-                    let sources: &[*const u8] =
-                        std::slice::from_raw_parts(scratch.sources.as_ptr().cast(), scratch.sources.len());
+                    let own_index = self.list_sources(own);
+                    let sources: &[*const u8] = std::slice::from_raw_parts(
+                        self.scratch.sources.as_ptr().cast(),
+                        self.scratch.sources.len(),
+                    );
                     let scaled = self.scales().then_some(own_index);
                     self.operation.reducer.fold(sources, scaled, dsts, prim.len, prim.last);
                 }
@@ -286,20 +290,20 @@ impl Context<'_> {
     }
 
     /// The message of a primitive that receives one and adds nothing.
-    fn single_source(&mut self, scratch: &mut Scratch) -> *const u8 {
+    fn single_source(&mut self) -> *const u8 {
         let from = match self.prim.recv {
             Recv::Prev => (self.rank + self.nranks - 1) % self.nranks,
             Recv::From(rank) => rank,
             Recv::None | Recv::All => unreachable!("no such primitive has an output"),
         };
-        self.source(from, scratch)
+        self.source(from)
     }
 
-    fn source(&mut self, from: u32, scratch: &mut Scratch) -> *const u8 {
+    fn source(&mut self, from: u32) -> *const u8 {
         let start = match self.protocol() {
             // SAFETY: `receive` found the message posted, and it is released only after `combine`.
             Protocol::Simple => unsafe { receiver(self.lane, self.prim.recv, from).read_slot(|at, _| at) },
-            _ => self.line_target(from, scratch).cast_const(),
+            _ => self.line_target(from).cast_const(),
         };
         start.wrapping_add(self.bytes(self.prim.part))
     }
@@ -308,18 +312,18 @@ impl Context<'_> {
     ///
     /// From all: rank order, the same on every rank. From the previous rank: the received value first.
     #[inline]
-    fn list_sources(&mut self, own: Own, scratch: &mut Scratch) -> usize {
-        scratch.sources.clear();
+    fn list_sources(&mut self, own: Own) -> usize {
+        self.scratch.sources.clear();
         let own_address = self.own(own);
         if self.prim.recv == Recv::All {
             for rank in 0..self.nranks {
-                let address = if rank == self.rank { own_address } else { self.source(rank, scratch) };
-                scratch.sources.push(Source(address));
+                let address = if rank == self.rank { own_address } else { self.source(rank) };
+                self.scratch.sources.push(Source(address));
             }
             self.rank as usize
         } else {
-            let received = self.single_source(scratch);
-            scratch.sources.extend([Source(received), Source(own_address)]);
+            let received = self.single_source();
+            self.scratch.sources.extend([Source(received), Source(own_address)]);
             1
         }
     }
