@@ -28,7 +28,7 @@ pub fn join(addr: SocketAddr, secret: &Secret, hello: Hello, deadline: Duration)
     let (started, deadline) = (Instant::now(), deadline.min(WAIT_MAX));
     let rank = hello.rank;
     let mut stream = connect(addr, started, deadline)?;
-    let lost = |source| Error::Lost { addr, source };
+    let lost = |cause| Error::Lost { addr, cause };
     stream.set_nodelay(true).map_err(lost)?;
 
     let left = deadline.saturating_sub(started.elapsed());
@@ -37,8 +37,8 @@ pub fn join(addr: SocketAddr, secret: &Secret, hello: Hello, deadline: Duration)
     stream.set_write_timeout(Some(left + ANSWER_MARGIN)).map_err(lost)?;
     // A server that refuses early may close before all is written: its answer is worth reading.
     let written = wire::write_message(&mut stream, &request, REQUEST_BYTES_MAX);
-    if let Err(source @ WireError::TooLong { .. }) = written {
-        return Err(Error::TooLarge { rank, source });
+    if let Err(cause @ WireError::TooLong { .. }) = written {
+        return Err(Error::TooLarge { rank, cause });
     }
     match read_reply(addr, &mut stream, started, deadline + ANSWER_MARGIN)? {
         Reply::Welcome(welcome) => Ok(welcome),
@@ -50,17 +50,17 @@ fn connect(addr: SocketAddr, started: Instant, deadline: Duration) -> Result<Tcp
     let mut pause = Duration::from_millis(1);
     loop {
         let left = deadline.saturating_sub(started.elapsed()).max(Duration::from_millis(1));
-        let source = match TcpStream::connect_timeout(&addr, left) {
+        let cause = match TcpStream::connect_timeout(&addr, left) {
             // A port without a listener can be connected to itself, when the system happens to
             // give that very port to the client.
             Ok(stream) if stream.local_addr().is_ok_and(|local| local == addr) => {
                 io::Error::new(ErrorKind::ConnectionRefused, "connected to itself")
             }
             Ok(stream) => return Ok(stream),
-            Err(source) => source,
+            Err(cause) => cause,
         };
         if started.elapsed() + pause >= deadline {
-            return Err(Error::Unreachable { addr, waited: started.elapsed(), source });
+            return Err(Error::Unreachable { addr, waited: started.elapsed(), cause });
         }
         thread::sleep(pause);
         pause = (pause * 2).min(RETRY_PAUSE_MAX);
@@ -73,7 +73,7 @@ fn read_reply(
     started: Instant,
     deadline: Duration,
 ) -> Result<Reply, Error> {
-    let lost = |source| Error::Lost { addr, source };
+    let lost = |cause| Error::Lost { addr, cause };
     let mut reader = Reader::new(REPLY_BYTES_MAX);
     loop {
         let left = deadline.saturating_sub(started.elapsed());
@@ -84,12 +84,12 @@ fn read_reply(
         match reader.poll(stream) {
             Ok(Some(reply)) => return Ok(reply),
             Ok(None) => {}
-            Err(WireError::Io(source)) => return Err(lost(source)),
+            Err(WireError::Io(cause)) => return Err(lost(cause)),
             Err(WireError::Closed { .. }) => return Err(lost(ErrorKind::UnexpectedEof.into())),
             Err(WireError::Version { theirs }) => {
                 return Err(Error::WireVersion { addr, ours: wire::VERSION, theirs });
             }
-            Err(source) => return Err(Error::Protocol { addr, source }),
+            Err(cause) => return Err(Error::Protocol { addr, cause }),
         }
     }
 }

@@ -21,12 +21,12 @@ pub enum Error {
     )]
     PortBusy(SocketAddr),
     /// The address cannot be listened on.
-    #[error("cannot listen on {addr}: {source}; use an address of this host and a port above 1023")]
+    #[error("cannot listen on {addr}: {cause}; use an address of this host and a port above 1023")]
     Bind {
         /// Address that was asked for.
         addr: SocketAddr,
         /// Answer of the system.
-        source: io::Error,
+        cause: io::Error,
     },
     /// No random bytes for a secret.
     #[error("cannot read 32 random bytes from /dev/urandom: {0}; mount /dev in this container")]
@@ -38,16 +38,16 @@ pub enum Error {
     )]
     Start(io::Error),
     /// The process cannot say who it is.
-    #[error("cannot read {path}: {source}; ranks need /proc and /dev/shm")]
+    #[error("cannot read {path}: {cause}; ranks need /proc and /dev/shm")]
     Identity {
         /// File that was read.
         path: &'static str,
         /// Answer of the system.
-        source: io::Error,
+        cause: io::Error,
     },
     /// Nobody answered at the address until the deadline.
     #[error(
-        "no coordinator at {addr} within {}: {source}; is the launcher (or rank 0) still running, \
+        "no coordinator at {addr} within {}: {cause}; is the launcher (or rank 0) still running, \
          and is the address right?",
         seconds(*.waited)
     )]
@@ -57,15 +57,15 @@ pub enum Error {
         /// Time spent trying.
         waited: Duration,
         /// Last answer of the system.
-        source: io::Error,
+        cause: io::Error,
     },
     /// The connection broke before an answer came.
-    #[error("the coordinator at {addr} went away before it answered: {source}; look for why it ended")]
+    #[error("the coordinator at {addr} went away before it answered: {cause}; look for why it ended")]
     Lost {
         /// Address of the coordinator.
         addr: SocketAddr,
         /// What was seen.
-        source: io::Error,
+        cause: io::Error,
     },
     /// The coordinator took the connection and never answered.
     #[error(
@@ -81,14 +81,14 @@ pub enum Error {
     },
     /// The answer is not one of ours.
     #[error(
-        "the answer from {addr} is not a coordinator's: {source}; another program may listen \
+        "the answer from {addr} is not a coordinator's: {cause}; another program may listen \
          there, or the builds differ"
     )]
     Protocol {
         /// Address of the peer.
         addr: SocketAddr,
         /// What was wrong with its bytes.
-        source: WireError,
+        cause: WireError,
     },
     /// The coordinator speaks another version of the protocol.
     #[error(
@@ -104,12 +104,12 @@ pub enum Error {
         theirs: u16,
     },
     /// The hello is larger than the protocol allows.
-    #[error("the hello of rank {rank} is too large: {source}; shorten the names of its group and node")]
+    #[error("the hello of rank {rank} is too large: {cause}; shorten the names of its group and node")]
     TooLarge {
         /// Rank that wanted to join.
         rank: u32,
         /// The bound and the size.
-        source: WireError,
+        cause: WireError,
     },
     /// The coordinator said no.
     #[error(transparent)]

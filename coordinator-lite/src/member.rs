@@ -41,7 +41,7 @@ impl Member {
         let stat = read("/proc/self/stat")?;
         let start_time = start_ticks(&stat).ok_or_else(|| Error::Identity {
             path: "/proc/self/stat",
-            source: std::io::Error::new(std::io::ErrorKind::InvalidData, "no start time in field 22"),
+            cause: std::io::Error::new(std::io::ErrorKind::InvalidData, "no start time in field 22"),
         })?;
         Ok(Self {
             pid: process::id(),
@@ -87,12 +87,12 @@ fn start_ticks(stat: &str) -> Option<u64> {
 
 fn read(path: &'static str) -> Result<String, Error> {
     // Lossy, since the name of a command in /proc may be any bytes.
-    let bytes = fs::read(path).map_err(|source| Error::Identity { path, source })?;
+    let bytes = fs::read(path).map_err(|cause| Error::Identity { path, cause })?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 fn metadata(path: &'static str) -> Result<fs::Metadata, Error> {
-    fs::metadata(path).map_err(|source| Error::Identity { path, source })
+    fs::metadata(path).map_err(|cause| Error::Identity { path, cause })
 }
 
 #[cfg(test)]

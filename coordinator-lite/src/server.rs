@@ -42,9 +42,9 @@ impl Server {
     /// [`Error::PortBusy`], [`Error::Bind`] if the address cannot be had, [`Error::Start`] if the
     /// thread cannot.
     pub fn bind(addr: SocketAddr, secret: Secret) -> Result<Self, Error> {
-        let refuse = |source: io::Error| match source.kind() {
+        let refuse = |cause: io::Error| match cause.kind() {
             ErrorKind::AddrInUse => Error::PortBusy(addr),
-            _ => Error::Bind { addr, source },
+            _ => Error::Bind { addr, cause },
         };
         let listener = TcpListener::bind(addr).map_err(refuse)?;
         let backlog = Backlog::new(BACKLOG).map_err(|e| refuse(e.into()))?;

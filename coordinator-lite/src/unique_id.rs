@@ -18,7 +18,7 @@ impl Secret {
     /// Size of a secret in bytes.
     pub const BYTES: usize = 32;
 
-    /// Draws a secret from the system's random source.
+    /// Draws a secret from the system's random cause.
     ///
     /// # Errors
     ///
@@ -204,7 +204,7 @@ pub(crate) fn reachable(mut addr: SocketAddr) -> SocketAddr {
     addr
 }
 
-/// `N` bytes from the system's random source.
+/// `N` bytes from the system's random cause.
 pub(crate) fn random_bytes<const N: usize>() -> Result<[u8; N], Error> {
     let mut bytes = [0; N];
     File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes)).map_err(Error::Entropy)?;

@@ -147,6 +147,13 @@ impl Config {
         Ok(config)
     }
 
+    /// A number that differs when the ranks would choose differently: 0 where nothing is set.
+    pub(crate) fn agreement(&self) -> u64 {
+        let algorithm = self.algorithm.map_or(0, |a| a as u64 + 1);
+        let protocol = self.protocol.map_or(0, |p| p as u64 + 1);
+        algorithm << 8 | protocol
+    }
+
     /// The segment that a communicator of `nranks` with these settings shares.
     pub(crate) fn geometry(&self, nranks: u32) -> Geometry {
         // Two lines at least, so that a ring's pieces have a grain; fewer per slot where every rank has many peers.

@@ -36,12 +36,12 @@ pub enum Error {
         rank: u32,
     },
     /// The shared segment, or a ring in it.
-    #[error("rank {rank}: {source}")]
+    #[error("rank {rank}: {cause}")]
     Segment {
         /// The rank that failed.
         rank: u32,
         /// What failed.
-        source: shmring::Error,
+        cause: shmring::Error,
     },
     /// The arguments of a call are wrong; nothing was done and the communicator can go on.
     #[error("rank {rank}, {}: {what}", kind.name())]
@@ -96,14 +96,14 @@ pub enum Error {
         seqno: u64,
     },
     /// A report or trace could not be written.
-    #[error("cannot write {what} `{path}`: {source}")]
+    #[error("cannot write {what} `{path}`: {cause}")]
     Output {
         /// What was written.
         what: &'static str,
         /// Where to.
         path: String,
         /// The system's answer.
-        source: std::io::Error,
+        cause: std::io::Error,
     },
     /// The stream's thread is gone or could not be started.
     #[error("rank {rank}: the stream has ended: {why}")]
@@ -142,7 +142,7 @@ impl Error {
             }
             Self::OtherHost { .. } | Self::StreamEnded { .. } => ErrorClass::InvalidUsage,
             Self::Rendezvous(_) | Self::Output { .. } => ErrorClass::System,
-            Self::Segment { source, .. } => match source {
+            Self::Segment { cause, .. } => match cause {
                 Shm::Exists { .. } | Shm::NoSpace { .. } | Shm::Io { .. } | Shm::NotPrivate { .. } => {
                     ErrorClass::System
                 }

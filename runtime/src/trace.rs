@@ -124,7 +124,7 @@ impl Drop for Span {
 pub(crate) fn write(rank: u32) -> Result<(), Error> {
     let Some(trace) = trace() else { return Ok(()) };
     let path = trace.dir.join(format!("trace-{rank}.json"));
-    let output = |source| Error::Output { what: "trace", path: path.display().to_string(), source };
+    let output = |cause| Error::Output { what: "trace", path: path.display().to_string(), cause };
     std::fs::create_dir_all(&trace.dir).map_err(output)?;
     let events = trace.events.lock().unwrap_or_else(PoisonError::into_inner);
     let text = serde_json::to_string(&*events).map_err(|e| output(e.into()))?;

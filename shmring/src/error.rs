@@ -38,14 +38,14 @@ pub enum Error {
         free: u64,
     },
     /// The operating system refused an operation on the segment's file.
-    #[error("cannot {what} segment `{}`: {source}{}", path.display(), hint(source))]
+    #[error("cannot {what} segment `{}`: {cause}{}", path.display(), hint(cause))]
     Io {
         /// What was tried.
         what: &'static str,
         /// The segment's file.
         path: PathBuf,
         /// The system's answer.
-        source: io::Error,
+        cause: io::Error,
     },
     /// The segment was not there, not whole or not ready when the deadline passed.
     #[error(
@@ -113,8 +113,8 @@ pub enum Error {
     },
 }
 
-fn hint(source: &io::Error) -> &'static str {
-    match source.kind() {
+fn hint(cause: &io::Error) -> &'static str {
+    match cause.kind() {
         io::ErrorKind::PermissionDenied => "; make the directory writable for this user (mode 1777)",
         io::ErrorKind::NotFound => "; mount a tmpfs there",
         _ => "",

@@ -4,6 +4,7 @@
 //! of the segment's file where the page says they are.
 #![cfg(not(loom))]
 
+use shmring::doorbell::Awaits;
 use shmring::layout::{
     Geometry, HeaderWord, LAYOUT_VERSION, Ll128Line, LlLine, MAGIC, MAX_CHANNELS, MAX_MEMBERS, MEMBER_WORDS,
     MemberRecord, PAGE, ReceiverLine, RingGeometry, SegmentHeader, SenderLine,
@@ -257,7 +258,7 @@ impl Live {
             |receivers| RingGeometry { receivers, slots: 2, ll_lines: 1, ll128_lines: 1, slot_bytes: 64 };
         let geometry = Geometry { members: 3, channels: 1, fan: ring(3), pair: ring(1) };
         let name = SegmentName::of_this_process(5);
-        let spec = SegmentSpec { dir: dir.path().into(), name, generation: 5, geometry };
+        let spec = SegmentSpec { dir: dir.path().into(), name, generation: 5, settings: 6, geometry };
         let segment = Segment::create(&spec).unwrap();
         let file = std::fs::File::open(spec.dir.join(spec.name.file_name())).unwrap();
         let _second = Segment::attach(&spec, 1, Duration::ZERO).unwrap();
@@ -287,12 +288,13 @@ fn header_fields() {
     assert_eq!((read("sleepers"), read("abort")), (0, 0));
     live.segment.header().abort(77);
     assert_eq!(read("abort"), 77);
-    let asleep =
-        live.segment
-            .member_record(0)
-            .bell
-            .sleep(&live.segment.header().sleepers, Duration::ZERO, || Ok::<_, ()>(read("sleepers") == 1));
-    assert_eq!((asleep, read("sleepers")), (Ok(true), 0));
+    let asleep = live.segment.member_record(0).bell.sleep(
+        &live.segment.header().sleepers,
+        Duration::ZERO,
+        Awaits::Anyone,
+        || Ok::<_, ()>((read("sleepers") != 1).then_some(Awaits::Anyone)),
+    );
+    assert_eq!((asleep, read("sleepers")), (Ok(None), 0));
 }
 
 /// The fields of a member's record show in the file where the page says.
@@ -320,7 +322,8 @@ fn record_fields() {
     let bell = &live.segment.member_record(0).bell;
     bell.ring_always();
     assert_eq!((read("bell.word"), read("bell.sleeping")), (1, 0));
-    let asleep = bell
-        .sleep(&live.segment.header().sleepers, Duration::ZERO, || Ok::<_, ()>(read("bell.sleeping") == 1));
-    assert_eq!((asleep, read("bell.sleeping")), (Ok(true), 0));
+    let asleep = bell.sleep(&live.segment.header().sleepers, Duration::ZERO, Awaits::Member(7), || {
+        Ok::<_, ()>((read("bell.sleeping") != 9).then_some(Awaits::Anyone))
+    });
+    assert_eq!((asleep, read("bell.sleeping")), (Ok(None), 0));
 }

@@ -28,7 +28,7 @@ impl Cluster {
     /// problem of the file.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
         let path = path.as_ref();
-        let unreadable = |source| ConfigError::Read { path: path.to_owned(), source };
+        let unreadable = |cause| ConfigError::Read { path: path.to_owned(), cause };
         let file = File::open(path).map_err(unreadable)?;
         let mut text = String::new();
         file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;

@@ -19,12 +19,12 @@ pub struct Problem {
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
-    #[error("cluster file `{}`: {source}; check the path and its permissions", .path.display())]
+    #[error("cluster file `{}`: {cause}; check the path and its permissions", .path.display())]
     Read {
         /// The file as it was named.
         path: PathBuf,
         /// Answer of the system.
-        source: io::Error,
+        cause: io::Error,
     },
     /// The file is far larger than any cluster.
     #[error("cluster file `{}`: more than {limit} bytes; is this the right file?", .path.display())]

@@ -34,7 +34,8 @@ impl Verdict {
         (kind << 32) | u64::from(rank + 1)
     }
 
-    /// Reads the word back; any rank that cannot be, or kind that is not, counts as a failure of rank 0.
+    /// Reads the word back, whatever it holds: a rank that cannot be reads as the last one, a kind that does not
+    /// exist as a failure.
     pub(crate) fn from_word(word: u64, nranks: u32) -> Self {
         let rank = (word as u32).wrapping_sub(1).min(nranks - 1);
         match word >> 32 {

@@ -4,7 +4,7 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::transport::shm::Shm;
 use coordinator_lite::{Hello, Member, Secret, Server, UniqueId, Welcome, join};
-use shmring::segment::{Segment, SegmentName, SegmentSpec, remove_stale};
+use shmring::segment::{Segment, SegmentName, SegmentSpec, process_start_time, remove_stale};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -80,10 +80,13 @@ impl Bootstrap {
     pub(super) fn join(self, config: &Config) -> Result<Joined, Error> {
         let start = Instant::now();
         let geometry = config.geometry(self.nranks);
-        let segment_error = |source| Error::Segment { rank: self.rank, source };
+        let segment_error = |cause| Error::Segment { rank: self.rank, cause };
         geometry.validate().map_err(segment_error)?;
         let node = var("RINGCCL_NODE").unwrap_or_else(|_| "node0".into());
-        let local_rank = number("LOCAL_RANK", 1 << 20).unwrap_or(self.rank);
+        let local_rank = match number("LOCAL_RANK", 1 << 20) {
+            Err(Error::MissingSetting { .. }) => self.rank,
+            other => other?,
+        };
         let member = Member::current(&node, local_rank)?;
         let hello = Hello { group: self.group, rank: self.rank, nranks: self.nranks, member };
         let Welcome { job, members, .. } = join(self.addr, &self.secret, hello, config.join_timeout)?;
@@ -101,13 +104,21 @@ impl Bootstrap {
             start_time: members[0].start_time,
             pid_namespace: members[0].pid_namespace,
         };
-        let spec = SegmentSpec { dir: config.shm_dir.clone(), name, generation: job, geometry };
+        let spec = SegmentSpec {
+            dir: config.shm_dir.clone(),
+            name,
+            generation: job,
+            settings: config.agreement(),
+            geometry,
+        };
         let left = config.join_timeout.saturating_sub(start.elapsed()).max(Duration::from_millis(100));
         let segment = if self.rank == 0 {
             remove_stale(&spec.dir);
             Segment::create(&spec)
         } else {
-            Segment::attach(&spec, self.rank, left)
+            let creator = &members[0];
+            let gone = || process_start_time(creator.pid) != Some(creator.start_time);
+            Segment::attach_unless(&spec, self.rank, left, gone)
         };
         Ok(Joined { shm: Shm::new(segment.map_err(segment_error)?), members, job })
     }

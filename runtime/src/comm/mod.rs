@@ -189,7 +189,7 @@ impl Communicator {
     /// # Errors
     /// [`Error::Segment`] when the system does not tell.
     pub fn shared_bytes(&self) -> Result<u64, Error> {
-        self.shm.segment.committed_bytes().map_err(|source| Error::Segment { rank: self.rank, source })
+        self.shm.segment.committed_bytes().map_err(|cause| Error::Segment { rank: self.rank, cause })
     }
 
     /// Reduces `send` over all ranks into `recv` on every rank. Both have `count` elements, equal everywhere.
@@ -359,7 +359,7 @@ impl Communicator {
         let Self { shm, executor, waiter, health, config, seqno, rank, .. } = self;
         let Shm { segment, lanes, .. } = shm;
         let header = segment.header();
-        let corrupt = |source| Error::Segment { rank: *rank, source };
+        let corrupt = |cause| Error::Segment { rank: *rank, cause };
         // The clock is first read by a wait that is long anyhow; from then on it counts for the whole operation.
         let mut begun = None;
         // SAFETY: the caller's contract.

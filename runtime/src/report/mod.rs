@@ -229,7 +229,7 @@ fn build(segment: &Segment, members: &[Member], job: u64) -> Report {
 
 /// Writes the report of all ranks to `path`, whole or not at all.
 pub(crate) fn write(path: &Path, segment: &Segment, members: &[Member], job: u64) -> Result<(), Error> {
-    let output = |source| Error::Output { what: "report", path: path.display().to_string(), source };
+    let output = |cause| Error::Output { what: "report", path: path.display().to_string(), cause };
     let text = serde_json::to_string_pretty(&build(segment, members, job)).map_err(|e| output(e.into()))?;
     if let Some(parent) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
         std::fs::create_dir_all(parent).map_err(output)?;

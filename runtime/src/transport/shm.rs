@@ -58,7 +58,7 @@ impl Shm {
             let connected = if ring { lane.next.is_some() } else { lane.fan_out.is_some() };
             if !connected || (slots && !lane.slots[usize::from(ring)]) {
                 let connected = self.connect_lane(channel as u32, ring, slots);
-                connected.map_err(|source| Error::Segment { rank: self.rank, source })?;
+                connected.map_err(|cause| Error::Segment { rank: self.rank, cause })?;
             }
         }
         Ok(())

@@ -38,11 +38,13 @@ pub enum HeaderWord {
     PairLl128Lines,
     /// Bytes of a Simple slot of a pair ring.
     PairSlotBytes,
+    /// A number that stands for what the layer above must have in common on all ranks.
+    Settings,
 }
 
 impl HeaderWord {
     /// How many words the description has.
-    pub const COUNT: usize = Self::PairSlotBytes as usize + 1;
+    pub const COUNT: usize = Self::Settings as usize + 1;
     /// The names in order, as the documentation and error messages write them.
     pub const NAMES: [&'static str; Self::COUNT] = [
         "magic",
@@ -60,6 +62,7 @@ impl HeaderWord {
         "pair.ll_lines",
         "pair.ll128_lines",
         "pair.slot_bytes",
+        "settings",
     ];
 }
 
@@ -100,13 +103,14 @@ impl SegmentHeader {
     }
 
     /// The creator's last act: writes the description, then says that it is there.
-    pub fn publish(&self, layout_hash: u64, generation: u64, total_bytes: u64, geometry: &Geometry) {
+    pub fn publish(&self, layout_hash: u64, generation: u64, settings: u64, geometry: &Geometry) {
         let mut values = [0; HeaderWord::COUNT];
         values[HeaderWord::Magic as usize] = MAGIC;
         values[HeaderWord::Version as usize] = LAYOUT_VERSION;
         values[HeaderWord::LayoutHash as usize] = layout_hash;
         values[HeaderWord::Generation as usize] = generation;
-        values[HeaderWord::TotalBytes as usize] = total_bytes;
+        values[HeaderWord::TotalBytes as usize] = geometry.total_bytes();
+        values[HeaderWord::Settings as usize] = settings;
         for (word, value) in geometry.to_words() {
             values[word as usize] = value;
         }
@@ -242,7 +246,7 @@ impl MemberIdentity {
 #[cfg(not(loom))]
 const _: () = {
     use std::mem::offset_of;
-    assert!(size_of::<SegmentHeader>() == 512);
+    assert!(size_of::<SegmentHeader>() == 640);
     assert!(offset_of!(SegmentHeader, ready) == 8 * HeaderWord::COUNT);
     assert!(size_of::<MemberRecord>() == 768);
     assert!(offset_of!(MemberRecord, identity) == 128 && offset_of!(MemberRecord, words) == 256);

@@ -28,6 +28,22 @@ impl Segment {
     /// # Panics
     /// If `member` is not below the number of members.
     pub fn attach(spec: &SegmentSpec, member: u32, deadline: Duration) -> Result<Self, Error> {
+        Self::attach_unless(spec, member, deadline, || false)
+    }
+
+    /// The same, giving up early once `creator_gone` says that waiting is in vain.
+    ///
+    /// # Errors
+    /// As [`Segment::attach`]; [`Error::NotReady`] also when the creator is gone.
+    ///
+    /// # Panics
+    /// As [`Segment::attach`].
+    pub fn attach_unless(
+        spec: &SegmentSpec,
+        member: u32,
+        deadline: Duration,
+        mut creator_gone: impl FnMut() -> bool,
+    ) -> Result<Self, Error> {
         spec.geometry.validate()?;
         assert!(member < spec.geometry.members, "member {member} of {}", spec.geometry.members);
         let path = spec.path();
@@ -40,8 +56,10 @@ impl Segment {
                 Look::TooShort => "too short",
                 Look::NotReady => "not ready",
             };
-            if start.elapsed() >= deadline {
-                return Err(Error::NotReady { path, state, waited: deadline });
+            let waited = start.elapsed();
+            // The name also goes when the last member attaches, but this one has not.
+            if waited >= deadline || creator_gone() {
+                return Err(Error::NotReady { path, state, waited });
             }
             std::thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(5));
@@ -50,7 +68,7 @@ impl Segment {
 }
 
 fn look(spec: &SegmentSpec, path: &Path) -> Result<Look, Error> {
-    let io = |what| move |source| Error::Io { what, path: path.into(), source };
+    let io = |what| move |cause| Error::Io { what, path: path.into(), cause };
     let opened =
         OpenOptions::new().read(true).write(true).custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW).open(path);
     let file: File = match opened {
@@ -90,6 +108,7 @@ fn validate(spec: &SegmentSpec, path: &Path, found: &[u64; HeaderWord::COUNT]) -
         (HeaderWord::LayoutHash, layout_hash()),
         (HeaderWord::Generation, spec.generation),
         (HeaderWord::TotalBytes, spec.geometry.total_bytes()),
+        (HeaderWord::Settings, spec.settings),
     ];
     for (word, expected) in fixed.into_iter().chain(spec.geometry.to_words()) {
         let found = found[word as usize];

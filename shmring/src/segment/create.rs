@@ -19,7 +19,7 @@ impl Segment {
         let path = spec.path();
         let io = |what| {
             let path = path.clone();
-            move |source| Error::Io { what, path, source }
+            move |cause| Error::Io { what, path, cause }
         };
         let file = OpenOptions::new()
             .read(true)
@@ -28,9 +28,9 @@ impl Segment {
             .mode(0o600)
             .custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW)
             .open(&path)
-            .map_err(|source| match source.kind() {
+            .map_err(|cause| match cause.kind() {
                 ErrorKind::AlreadyExists => Error::Exists { path: path.clone() },
-                _ => io("create")(source),
+                _ => io("create")(cause),
             })?;
         let guard = NameGuard::new(path.clone());
         let total = spec.geometry.total_bytes();
@@ -40,7 +40,7 @@ impl Segment {
         let header: std::ptr::NonNull<crate::layout::SegmentHeader> = mapping.at(0);
         // SAFETY: offset 0 is page aligned and was committed above; zeroed memory is a valid header of
         // atomics and payload words.
-        unsafe { header.as_ref() }.publish(layout_hash(), spec.generation, total, &spec.geometry);
+        unsafe { header.as_ref() }.publish(layout_hash(), spec.generation, spec.settings, &spec.geometry);
         Ok(Self::join(mapping, spec, 0, Some(guard)))
     }
 }

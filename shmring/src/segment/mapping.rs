@@ -20,7 +20,7 @@ pub(super) struct Mapping {
 impl Mapping {
     /// Maps `bytes` of `file`, which is at least that long.
     pub(super) fn new(file: File, path: PathBuf, bytes: u64) -> Result<Self, Error> {
-        let io = |source| Error::Io { what: "map", path: path.clone(), source };
+        let io = |cause| Error::Io { what: "map", path: path.clone(), cause };
         let len = usize::try_from(bytes).map_err(|_| io(std::io::ErrorKind::OutOfMemory.into()))?;
         let map = MmapOptions::new().len(len).map_raw(&file).map_err(io)?;
         // A core dump of a rank need not contain every other rank's slots; a refusal changes nothing.
@@ -56,7 +56,7 @@ impl Mapping {
 
     /// Bytes of memory behind the file now.
     pub(super) fn committed_bytes(&self) -> Result<u64, Error> {
-        let io = |source| Error::Io { what: "read the size of", path: self.path.clone(), source };
+        let io = |cause| Error::Io { what: "read the size of", path: self.path.clone(), cause };
         // st_blocks counts units of 512 bytes, whatever the file system's block size.
         Ok(self.file.metadata().map_err(io)?.blocks() * 512)
     }
@@ -76,11 +76,7 @@ pub(super) fn reserve(file: &File, path: &std::path::Path, offset: u64, bytes: u
                 return Err(Error::NoSpace { dir, bytes, free });
             }
             Err(errno) => {
-                return Err(Error::Io {
-                    what: "reserve memory for",
-                    path: path.into(),
-                    source: errno.into(),
-                });
+                return Err(Error::Io { what: "reserve memory for", path: path.into(), cause: errno.into() });
             }
         }
     }

@@ -32,6 +32,8 @@ pub struct SegmentSpec {
     pub name: SegmentName,
     /// Random number of the job.
     pub generation: u64,
+    /// A number that stands for what the layer above must have in common on all ranks.
+    pub settings: u64,
     /// Where everything lies.
     pub geometry: Geometry,
 }

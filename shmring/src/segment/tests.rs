@@ -8,7 +8,13 @@ fn spec(dir: &std::path::Path, members: u32) -> SegmentSpec {
     let ring =
         |receivers| RingGeometry { receivers, slots: 8, ll_lines: 2, ll128_lines: 2, slot_bytes: 8192 };
     let geometry = Geometry { members, channels: 1, fan: ring(members), pair: ring(1) };
-    SegmentSpec { dir: dir.into(), name: SegmentName::of_this_process(7), generation: 7, geometry }
+    SegmentSpec {
+        dir: dir.into(),
+        name: SegmentName::of_this_process(7),
+        generation: 7,
+        settings: 3,
+        geometry,
+    }
 }
 
 const SOON: Duration = Duration::from_millis(50);

@@ -127,7 +127,7 @@ fn receive_in_second_process(segment: &str, seed: u64) -> Result<()> {
 
 fn spec(name: SegmentName) -> SegmentSpec {
     let generation = name.job;
-    SegmentSpec { dir: Path::new("/dev/shm").into(), name, generation, geometry: GEOMETRY }
+    SegmentSpec { dir: Path::new("/dev/shm").into(), name, generation, settings: 0, geometry: GEOMETRY }
 }
 
 fn wait_complete(segment: &Segment) -> Result<()> {
