@@ -21,23 +21,28 @@ const BATCH_US: f64 = 20.0;
 const BATCH_MAX: f64 = 1000.0;
 
 pub(super) fn rank_main(spec: &Spec) -> Result<ExitCode> {
+    let start = Instant::now();
     let mut comm = Communicator::from_env()?;
+    comm.barrier()?;
+    let mut init = [start.elapsed().as_secs_f64() * 1e3];
+    comm.all_reduce_in_place(&mut init, ReduceOp::Max)?;
+    let [init_ms] = init;
     let wrong = match spec.dtype {
-        DType::F32 => run::<f32>(spec, &mut comm),
-        DType::F64 => run::<f64>(spec, &mut comm),
-        DType::I32 => run::<i32>(spec, &mut comm),
-        DType::I64 => run::<i64>(spec, &mut comm),
-        DType::F16 => run::<f16>(spec, &mut comm),
-        DType::Bf16 => run::<bf16>(spec, &mut comm),
+        DType::F32 => run::<f32>(spec, &mut comm, init_ms),
+        DType::F64 => run::<f64>(spec, &mut comm, init_ms),
+        DType::I32 => run::<i32>(spec, &mut comm, init_ms),
+        DType::I64 => run::<i64>(spec, &mut comm, init_ms),
+        DType::F16 => run::<f16>(spec, &mut comm, init_ms),
+        DType::Bf16 => run::<bf16>(spec, &mut comm, init_ms),
     }?;
     comm.finalize()?;
     Ok(if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Measures every size; returns how many elements were wrong.
-fn run<T: Value>(spec: &Spec, comm: &mut Communicator) -> Result<u64> {
+fn run<T: Value>(spec: &Spec, comm: &mut Communicator, init_ms: f64) -> Result<u64> {
     let mut table = Table::new(spec, comm.rank() == 0);
-    table.start(comm)?;
+    table.start(init_ms)?;
     let mut wrong = 0;
     for &bytes in &spec.sizes {
         let count = bytes as usize / size_of::<T>();
@@ -50,7 +55,7 @@ fn run<T: Value>(spec: &Spec, comm: &mut Communicator) -> Result<u64> {
         wrong += outcomes.iter().map(|point| point.wrong.unwrap_or(0)).sum::<u64>();
         table.row(bytes, count, &outcomes)?;
     }
-    table.end()?;
+    table.end(comm.shared_bytes()?)?;
     Ok(wrong)
 }
 

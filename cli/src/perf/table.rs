@@ -2,7 +2,7 @@
 
 use super::Spec;
 use anyhow::Result;
-use ringccl::{Choice, Communicator};
+use ringccl::Choice;
 use serde::Serialize;
 use std::io::Write;
 
@@ -78,7 +78,7 @@ impl<'a> Table<'a> {
         Ok(())
     }
 
-    pub(super) fn start(&self, comm: &Communicator) -> Result<()> {
+    pub(super) fn start(&self, init_ms: f64) -> Result<()> {
         if self.spec.json {
             return Ok(());
         }
@@ -86,11 +86,12 @@ impl<'a> Table<'a> {
         self.print(&format!(
             "# {} nranks {} warmup iters: {} iters: {} validation: {} (median of the slowest rank, us)",
             s.kind,
-            comm.nranks(),
+            s.ranks,
             s.warmup,
             s.iters,
             u8::from(s.check)
         ))?;
+        self.print(&format!("# init: {init_ms:.1} ms, the slowest rank from its start past the first barrier"))?;
         self.print("#")?;
         let side = format!("{:>8} {:>7} {:>7} {:>6}", "time", "algbw", "busbw", "#wrong");
         let units = format!("{:>8} {:>7} {:>7} {:>6}", "(us)", "(GB/s)", "(GB/s)", "");
@@ -155,13 +156,14 @@ impl<'a> Table<'a> {
         })?)
     }
 
-    pub(super) fn end(&self) -> Result<()> {
+    pub(super) fn end(&self, shared_bytes: u64) -> Result<()> {
         if self.spec.json {
             return Ok(());
         }
         let verdict = if self.wrong == 0 { "OK" } else { "FAILED" };
         let mean = self.bus_bandwidths.iter().sum::<f64>() / self.bus_bandwidths.len().max(1) as f64;
         self.print(&format!("# Out of bounds values : {} {verdict}", self.wrong))?;
+        self.print(&format!("# Shared memory        : {shared_bytes} bytes of all ranks together"))?;
         self.print(&format!("# Avg bus bandwidth    : {mean:.5}"))?;
         self.print("#")
     }

@@ -85,7 +85,7 @@ impl Plan {
             rank,
             nranks,
             channels: Channels::new(call.count, choice.channels as usize, grain),
-            chunk: (choice.chunk_bytes / size).max(1),
+            chunk: whole_grains(choice.chunk_bytes / size, grain),
         }
     }
 
@@ -111,6 +111,12 @@ impl Plan {
             }
         }
     }
+}
+
+/// Elements of a message of at most `elements`: whole grains where there is room for one, so that pieces of
+/// a chunk are never longer than the chunk.
+fn whole_grains(elements: usize, grain: usize) -> usize {
+    if elements < grain { elements.max(1) } else { elements / grain * grain }
 }
 
 #[cfg(test)]
