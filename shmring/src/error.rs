@@ -49,7 +49,8 @@ pub enum Error {
     },
     /// The segment was not there, not whole or not ready when the deadline passed.
     #[error(
-        "segment `{}` was {state} after {waited:?}: its creator died or is slow; start again, with a longer time-out if the machine is busy",
+        "segment `{}` was {state} after {waited:?}: its creator died or is slow; start again, with a longer \
+         time-out if the machine is busy",
         path.display()
     )]
     NotReady {
@@ -62,7 +63,8 @@ pub enum Error {
     },
     /// A field of the header differs from what this build or this job expects.
     #[error(
-        "segment `{}`: {field} is {found:#x}, this build expects {expected:#x}; remove the file or run matching builds and settings on all ranks",
+        "segment `{}`: {field} is {found:#x}, this build expects {expected:#x}; remove the file or run matching \
+         builds and settings on all ranks",
         path.display()
     )]
     Mismatch {
@@ -98,7 +100,8 @@ pub enum Error {
     },
     /// A shared counter holds a value that no correct peer writes.
     #[error(
-        "corrupt ring: {what} is {found} while this side is at step {step}; a peer wrote outside its memory, end the job"
+        "corrupt ring: {what} is {found} while this side is at step {step}; a peer wrote outside its memory, \
+         end the job"
     )]
     Corrupt {
         /// The counter.

@@ -17,11 +17,11 @@
 //! let shape = RingGeometry { receivers: 1, slots: 8, ll_lines: 1, ll128_lines: 0, slot_bytes: 4096 };
 //! let (mut sender, mut receivers) = heap_ring(shape)?;
 //! assert!(sender.has_credit()?);
-//! // SAFETY: the payload is a live slice of 5 bytes.
+//! // Sound: the payload is a live slice of 5 bytes.
 //! unsafe { sender.send_lines(Protocol::Ll, b"hello".as_ptr(), 5) };
 //!
 //! let mut text = [0; 5];
-//! // SAFETY: the buffer is a live slice of 5 bytes.
+//! // Sound: the buffer is a live slice of 5 bytes.
 //! assert!(unsafe { receivers[0].read_lines(Protocol::Ll, text.as_mut_ptr(), 5)? });
 //! receivers[0].release(Protocol::Ll);
 //! assert_eq!(&text, b"hello");

@@ -34,6 +34,7 @@ pub fn yield_core() {
 #[repr(transparent)]
 pub struct PayloadWord(std::cell::UnsafeCell<u64>);
 
+/// Eight bytes of payload, of which loom tracks each access.
 #[cfg(loom)]
 #[derive(Debug)]
 pub struct PayloadWord(loom::cell::UnsafeCell<u64>);

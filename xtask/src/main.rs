@@ -1,2 +1,54 @@
-//! Project commands.
-fn main() {}
+//! Project commands, run as `cargo xtask COMMAND`.
+
+mod demo;
+mod litmus;
+mod loom;
+mod run;
+mod test;
+mod tidy;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Commands of the RingCCL project.
+#[derive(Debug, Parser)]
+#[command(bin_name = "cargo xtask", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Train the digits on 8 ranks of 2 virtual nodes and leave a report
+    Demo(demo::Options),
+    /// Every check and test of the project, cheap ones first
+    Test,
+    /// Rules of the source text: sizes, markers, orderings
+    Tidy,
+    /// Model checks of the rings, the waiting and the abort path
+    Loom(loom::Options),
+    /// Hardware checks of what model checking does not see
+    Litmus(litmus::Options),
+}
+
+fn main() -> ExitCode {
+    match execute(&Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // One line with all its causes; a backtrace of this program would help nobody.
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn execute(command: &Command) -> anyhow::Result<()> {
+    match command {
+        Command::Demo(options) => demo::run(options),
+        Command::Test => test::run(),
+        Command::Tidy => tidy::run(),
+        Command::Loom(options) => loom::run(options),
+        Command::Litmus(options) => litmus::run(options),
+    }
+}

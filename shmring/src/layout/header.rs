@@ -74,6 +74,7 @@ pub struct SegmentHeader {
     /// 0 until the description is whole, then 1. Published last.
     ready: AtomicU64,
     /// How many members have attached.
+    #[cfg_attr(loom, expect(dead_code, reason = "counted by `segment`, which needs real mappings"))]
     pub(crate) attached: Line<AtomicU32>,
     /// How many members sleep on their bells.
     pub sleepers: Sleepers,

@@ -48,8 +48,8 @@ impl Mapping {
     /// Harmless when they have some already: content stays as it is.
     pub(super) fn commit(&self, offset: u64, bytes: u64) -> Result<(), Error> {
         reserve(&self.file, &self.path, offset, bytes)?;
-        // Faulting pages in later, one by one, would cost a microsecond each in the middle of an operation. Kernels before
-        // 5.14 do not know the advice; then the pages come one by one.
+        // Faulting pages in later, one by one, would cost a microsecond each in the middle of an operation.
+        // Kernels before 5.14 do not know the advice; then the pages come one by one.
         let _ = self.map.advise_range(memmap2::Advice::PopulateWrite, offset as usize, bytes as usize);
         Ok(())
     }

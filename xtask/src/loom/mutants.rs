@@ -1,0 +1,519 @@
+//! The weakenings: what is changed where, and the model check that must fail for it.
+//!
+//! `docs/memory-model.md` names these mutants beside the orderings they guard.
+
+/// One weakening.
+#[derive(Debug)]
+pub(super) struct Mutant {
+    /// What is wrong with the code once it is planted.
+    pub(super) name: &'static str,
+    /// File in `loom-tests/tests` and function that must fail.
+    pub(super) test: (&'static str, &'static str),
+    /// Replacements, applied in order. Each `find` must occur exactly once in its file.
+    pub(super) edits: &'static [Edit],
+}
+
+/// One replacement.
+#[derive(Debug)]
+pub(super) struct Edit {
+    pub(super) file: &'static str,
+    pub(super) find: &'static str,
+    pub(super) replace: &'static str,
+}
+
+const fn edit(file: &'static str, find: &'static str, replace: &'static str) -> Edit {
+    Edit { file, find, replace }
+}
+
+const SENDER: &str = "shmring/src/ring/sender.rs";
+const RECEIVER: &str = "shmring/src/ring/receiver.rs";
+const RING: &str = "shmring/src/ring/mod.rs";
+const LINE: &str = "shmring/src/protocol/line.rs";
+const HEADER: &str = "shmring/src/layout/header.rs";
+const DOORBELL: &str = "shmring/src/doorbell.rs";
+const FUTEX: &str = "shmring/src/futex.rs";
+const WAIT: &str = "shmring/src/wait.rs";
+const BARRIER: &str = "loom-tests/tests/barrier.rs";
+
+/// Panics of the sender that would hide the race behind them.
+const NO_WRITE_ASSERT: Edit = edit(
+    SENDER,
+    "assert!(self.tail - self.head_cache < u64::from(self.ring.geometry.slots), \"write without credit\");",
+    "",
+);
+const NO_SEND_ASSERT: Edit = edit(
+    SENDER,
+    "assert!(self.tail - self.head_cache < u64::from(self.ring.geometry.slots), \"send without credit\");",
+    "",
+);
+const FLAG_STORE: &str = "line.flag().store(flag, Ordering::Release);";
+
+/// Every weakening.
+pub(super) const ALL: &[&[Mutant]] = &[ORDERINGS, RINGS, WAITING, CONTROL];
+
+const ORDERINGS: &[Mutant] = &[
+    Mutant {
+        name: "tail stored relaxed",
+        test: ("publish", "simple"),
+        edits: &[edit(
+            SENDER,
+            "tail.store(self.tail, Ordering::Release)",
+            "tail.store(self.tail, Ordering::Relaxed)",
+        )],
+    },
+    Mutant {
+        name: "tail loaded relaxed",
+        test: ("publish", "simple"),
+        edits: &[edit(RECEIVER, "tail.load(Ordering::Acquire)", "tail.load(Ordering::Relaxed)")],
+    },
+    Mutant {
+        name: "flag stored relaxed",
+        test: ("publish", "ll"),
+        edits: &[edit(LINE, FLAG_STORE, "line.flag().store(flag, Ordering::Relaxed);")],
+    },
+    Mutant {
+        name: "flag loaded relaxed",
+        test: ("publish", "ll128"),
+        edits: &[edit(LINE, "flag().load(Ordering::Acquire)", "flag().load(Ordering::Relaxed)")],
+    },
+    Mutant {
+        name: "flag stored relaxed, in a barrier",
+        test: ("barrier", "three_members"),
+        edits: &[edit(LINE, FLAG_STORE, "line.flag().store(flag, Ordering::Relaxed);")],
+    },
+    Mutant {
+        name: "head stored relaxed",
+        test: ("credit", "simple"),
+        edits: &[edit(
+            RECEIVER,
+            "head.store(self.head, Ordering::Release)",
+            "head.store(self.head, Ordering::Relaxed)",
+        )],
+    },
+    Mutant {
+        name: "head loaded relaxed",
+        test: ("credit", "ll"),
+        edits: &[edit(SENDER, "head.load(Ordering::Acquire)", "head.load(Ordering::Relaxed)")],
+    },
+    Mutant {
+        name: "head stored relaxed, two receivers",
+        test: ("receivers", "simple"),
+        edits: &[edit(
+            RECEIVER,
+            "head.store(self.head, Ordering::Release)",
+            "head.store(self.head, Ordering::Relaxed)",
+        )],
+    },
+    Mutant {
+        name: "ready stored relaxed",
+        test: ("ready", "header"),
+        edits: &[edit(HEADER, "ready.store(1, Ordering::Release)", "ready.store(1, Ordering::Relaxed)")],
+    },
+    Mutant {
+        name: "ready loaded relaxed",
+        test: ("ready", "header"),
+        edits: &[edit(HEADER, "ready.load(Ordering::Acquire)", "ready.load(Ordering::Relaxed)")],
+    },
+    Mutant {
+        name: "member state stored relaxed",
+        test: ("ready", "member"),
+        edits: &[edit(
+            HEADER,
+            "state.store(state as u32, Ordering::Release)",
+            "state.store(state as u32, Ordering::Relaxed)",
+        )],
+    },
+    Mutant {
+        name: "member state loaded relaxed",
+        test: ("ready", "member"),
+        edits: &[edit(HEADER, "state.load(Ordering::Acquire)", "state.load(Ordering::Relaxed)")],
+    },
+    Mutant {
+        name: "abort stored relaxed",
+        test: ("abort", "wakes_a_parked_rank"),
+        edits: &[edit(
+            HEADER,
+            "Ordering::Release, Ordering::Acquire)",
+            "Ordering::Relaxed, Ordering::Acquire)",
+        )],
+    },
+    Mutant {
+        name: "earlier abort loaded relaxed",
+        test: ("abort", "first_reason_holds"),
+        edits: &[edit(
+            HEADER,
+            "Ordering::Release, Ordering::Acquire)",
+            "Ordering::Release, Ordering::Relaxed)",
+        )],
+    },
+    Mutant {
+        name: "abort loaded relaxed",
+        test: ("abort", "wakes_a_parked_rank"),
+        edits: &[edit(
+            HEADER,
+            "self.abort.0.load(Ordering::Acquire)",
+            "self.abort.0.load(Ordering::Relaxed)",
+        )],
+    },
+    Mutant {
+        name: "bell word changed relaxed",
+        test: ("abort", "wakes_a_parked_rank"),
+        edits: &[edit(FUTEX, "fetch_add(1, Ordering::Release)", "fetch_add(1, Ordering::Relaxed)")],
+    },
+];
+
+const RINGS: &[Mutant] = &[
+    Mutant {
+        name: "credit never checked, Simple",
+        test: ("credit", "simple"),
+        edits: &[
+            edit(
+                SENDER,
+                "if self.tail - self.head_cache < slots {\n            return Ok(true);",
+                "if slots > 0 {\n            return Ok(true);",
+            ),
+            NO_WRITE_ASSERT,
+        ],
+    },
+    Mutant {
+        name: "one credit too many, LL",
+        test: ("credit", "ll"),
+        edits: &[
+            edit(SENDER, "let slots = u64::from(self.ring.geometry.slots);", "let slots = 3;"),
+            NO_SEND_ASSERT,
+        ],
+    },
+    Mutant {
+        name: "one credit too many, nothing released",
+        test: ("credit", "none_without_release"),
+        edits: &[
+            edit(
+                SENDER,
+                "Ok(self.tail - self.head_cache < slots)",
+                "Ok(self.tail - self.head_cache <= slots)",
+            ),
+            NO_SEND_ASSERT,
+            NO_WRITE_ASSERT,
+        ],
+    },
+    Mutant {
+        name: "credit granted by the fastest receiver",
+        test: ("receivers", "ll"),
+        edits: &[
+            edit(SENDER, "let mut least = self.tail;", "let mut least = 0;"),
+            edit(SENDER, "least = least.min(head);", "least = least.max(head);"),
+            edit(SENDER, " || head < self.head_cache", ""),
+            NO_SEND_ASSERT,
+        ],
+    },
+    Mutant {
+        name: "flag is the step, not one more",
+        test: ("publish", "ll"),
+        edits: &[
+            edit(
+                SENDER,
+                "self.ring.ll_slot(self.tail), self.tail + 1",
+                "self.ring.ll_slot(self.tail), self.tail",
+            ),
+            edit(RECEIVER, "let flag = self.head + 1;", "let flag = self.head;"),
+        ],
+    },
+    Mutant {
+        name: "flag stored before its payload",
+        test: ("publish", "ll128"),
+        edits: &[edit(
+            LINE,
+            "let part = L::PAYLOAD.min(len - at);\n        // SAFETY: the line is ours by",
+            "let part = L::PAYLOAD.min(len - at);\n        line.flag().store(flag, Ordering::Release);\n        \
+             // SAFETY: the line is ours by",
+        )],
+    },
+    Mutant {
+        name: "only the first line's flag looked at",
+        test: ("publish", "ll"),
+        edits: &[edit(LINE, "if found != flag {", "if reading.lines == 0 && found != flag {")],
+    },
+    Mutant {
+        name: "stale flag taken for the present one",
+        test: ("wrap", "ll"),
+        edits: &[edit(LINE, "if found != flag {", "if found == 0 {")],
+    },
+    Mutant {
+        name: "stale flag taken for the present one, two turns later",
+        test: ("wrap", "mixed"),
+        edits: &[edit(LINE, "if found != flag {", "if found == 0 {")],
+    },
+    Mutant {
+        name: "tail stored before the slot is written",
+        test: ("publish", "simple"),
+        edits: &[edit(
+            SENDER,
+            "let slot: &[PayloadWord] = self.ring.simple_slot(self.tail);",
+            "self.ring.sender_line().tail.store(self.tail + 1, Ordering::Release);\n        \
+             let slot: &[PayloadWord] = self.ring.simple_slot(self.tail);",
+        )],
+    },
+    Mutant {
+        name: "tail counts Simple messages only",
+        test: ("publish", "mixed"),
+        edits: &[edit(
+            SENDER,
+            "tail.store(self.tail, Ordering::Release)",
+            "tail.store(self.carried[2] + 1, Ordering::Release)",
+        )],
+    },
+    Mutant {
+        name: "message taken for posted one step early",
+        test: ("publish", "simple"),
+        edits: &[edit(RECEIVER, "Ok(tail > self.head)", "Ok(tail >= self.head)")],
+    },
+    Mutant {
+        name: "slot released before its lines are read",
+        test: ("credit", "ll128"),
+        edits: &[edit(
+            RECEIVER,
+            "let flag = self.head + 1;",
+            "let flag = self.head + 1;\n        self.line().head.store(flag, Ordering::Release);",
+        )],
+    },
+    Mutant {
+        name: "release gives no credit",
+        test: ("wake", "credit"),
+        edits: &[edit(RECEIVER, "self.line().head.store(self.head, Ordering::Release);", "")],
+    },
+    Mutant {
+        name: "every step in one slot",
+        test: ("wrap", "simple"),
+        edits: &[edit(RING, "(step & u64::from(self.geometry.slots - 1)) as usize", "(step & 0) as usize")],
+    },
+];
+
+const WAITING: &[Mutant] = &[
+    Mutant {
+        name: "publisher's fence removed",
+        test: ("wake", "post"),
+        edits: &[edit(DOORBELL, "fence(Ordering::SeqCst);\n        self.count", "self.count")],
+    },
+    Mutant {
+        name: "publisher's fence removed, LL",
+        test: ("wake", "flag"),
+        edits: &[edit(DOORBELL, "fence(Ordering::SeqCst);\n        self.count", "self.count")],
+    },
+    Mutant {
+        name: "sleeper's fence removed",
+        test: ("wake", "credit"),
+        edits: &[edit(DOORBELL, "fence(Ordering::SeqCst);\n        let answer", "let answer")],
+    },
+    Mutant {
+        name: "sleeper's fence weakened to release",
+        test: ("abort", "wakes_a_parked_rank"),
+        edits: &[edit(
+            DOORBELL,
+            "fence(Ordering::SeqCst);\n        let answer",
+            "fence(Ordering::Release);\n        let answer",
+        )],
+    },
+    Mutant {
+        name: "publisher's fence weakened to AcqRel",
+        test: ("wake", "post"),
+        edits: &[edit(
+            DOORBELL,
+            "fence(Ordering::SeqCst);\n        self.count",
+            "fence(Ordering::AcqRel);\n        self.count",
+        )],
+    },
+    Mutant {
+        name: "wake-up skipped",
+        test: ("wake", "post"),
+        edits: &[edit(DOORBELL, "!= 0 {\n            self.word.wake_all();", "!= 0 {")],
+    },
+    Mutant {
+        name: "call into the kernel skipped",
+        test: ("wake", "credit"),
+        edits: &[edit(FUTEX, "kernel::wake_all(self);", "")],
+    },
+    Mutant {
+        name: "bell word not changed",
+        test: ("wake", "post"),
+        edits: &[edit(FUTEX, "self.word.fetch_add(1, Ordering::Release);", "")],
+    },
+    Mutant {
+        name: "bell word changed after the wake-up",
+        test: ("wake", "post"),
+        edits: &[
+            edit(FUTEX, "self.word.fetch_add(1, Ordering::Release);", ""),
+            edit(
+                FUTEX,
+                "kernel::wake_all(self);",
+                "kernel::wake_all(self);\n        self.word.fetch_add(1, Ordering::Release);",
+            ),
+        ],
+    },
+    Mutant {
+        name: "no look after the announcement",
+        test: ("wake", "post"),
+        edits: &[edit(
+            DOORBELL,
+            "let answer = ready();",
+            "let answer: Result<bool, E> = Ok(false);\n        drop(ready);",
+        )],
+    },
+    Mutant {
+        name: "bell word read after the last look",
+        test: ("wake", "post"),
+        edits: &[
+            edit(DOORBELL, "let seen = self.word.value();", ""),
+            edit(DOORBELL, "self.word.wait(seen, timeout)", "self.word.wait(self.word.value(), timeout)"),
+        ],
+    },
+    Mutant {
+        name: "sleeper not announced on its bell",
+        test: ("wake", "flag"),
+        edits: &[edit(DOORBELL, "self.sleeping.store(1, Ordering::Relaxed);", "")],
+    },
+    Mutant {
+        name: "sleeper not counted",
+        test: ("wake", "post"),
+        edits: &[
+            edit(DOORBELL, "sleepers.count.fetch_add(1, Ordering::Relaxed);", ""),
+            edit(DOORBELL, "sleepers.count.fetch_sub(1, Ordering::Relaxed);", ""),
+        ],
+    },
+    Mutant {
+        name: "who gets up clears the count of all",
+        test: ("wake", "two_sleepers"),
+        edits: &[edit(
+            DOORBELL,
+            "sleepers.count.fetch_sub(1, Ordering::Relaxed);",
+            "sleepers.count.store(0, Ordering::Relaxed);",
+        )],
+    },
+    Mutant {
+        name: "waiter gives up after one sleep",
+        test: ("wake", "post"),
+        edits: &[edit(WAIT, "|| poll()? {", "|| poll().is_ok() {")],
+    },
+];
+
+const CONTROL: &[Mutant] = &[
+    Mutant {
+        name: "header ready before its words",
+        test: ("ready", "header"),
+        edits: &[edit(
+            HEADER,
+            "let mut values = [0; HeaderWord::COUNT];\n        values[HeaderWord::Magic",
+            "self.ready.store(1, Ordering::Release);\n        \
+             let mut values = [0; HeaderWord::COUNT];\n        values[HeaderWord::Magic",
+        )],
+    },
+    Mutant {
+        name: "header read without looking at ready",
+        test: ("ready", "header"),
+        edits: &[edit(
+            HEADER,
+            "self.ready.load(Ordering::Acquire) != 1",
+            "self.ready.load(Ordering::Acquire) > 1",
+        )],
+    },
+    Mutant {
+        name: "abort rings no bell",
+        test: ("abort", "wakes_a_parked_rank"),
+        edits: &[edit(
+            DOORBELL,
+            "pub fn ring_always(&self) {\n        self.word.wake_all();",
+            "pub fn ring_always(&self) {",
+        )],
+    },
+    Mutant {
+        name: "later abort replaces the earlier",
+        test: ("abort", "first_reason_holds"),
+        edits: &[edit(
+            HEADER,
+            "match self.abort.0.compare_exchange(0, reason, Ordering::Release, Ordering::Acquire) {",
+            "self.abort.0.store(reason, Ordering::Release);\n        match Ok::<u64, u64>(0) {",
+        )],
+    },
+    Mutant {
+        name: "barrier waits for all but one",
+        test: ("barrier", "two_members"),
+        edits: &[edit(
+            BARRIER,
+            "for receiver in &mut self.receivers {",
+            "for receiver in &mut self.receivers[1..] {",
+        )],
+    },
+    Mutant {
+        name: "barrier wakes nobody",
+        test: ("barrier", "two_members"),
+        edits: &[edit(BARRIER, "bells.notify(peer);", "let _ = peer;")],
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::root;
+
+    fn read(file: &str) -> String {
+        std::fs::read_to_string(root().join(file)).unwrap_or_else(|e| panic!("{file}: {e}"))
+    }
+
+    /// Every mutant still applies to the code, changes it, and names a test that exists.
+    #[test]
+    fn list_fits_the_code() {
+        for mutant in ALL.iter().copied().flatten() {
+            for edit in mutant.edits {
+                // An earlier edit of the same mutant never removes what a later one looks for.
+                assert_eq!(read(edit.file).matches(edit.find).count(), 1, "{}: {}", mutant.name, edit.find);
+                assert_ne!(edit.find, edit.replace, "{}", mutant.name);
+            }
+            let (file, function) = mutant.test;
+            let text = read(&format!("loom-tests/tests/{file}.rs"));
+            assert!(
+                text.contains(&format!("#[test]\nfn {function}()")),
+                "{}: {file}::{function}",
+                mutant.name
+            );
+        }
+    }
+
+    /// Names are unique: the table and the documentation refer to mutants by name.
+    #[test]
+    fn names_are_unique() {
+        let mut names: Vec<_> = ALL.iter().copied().flatten().map(|m| m.name).collect();
+        names.sort_unstable();
+        for pair in names.windows(2) {
+            assert_ne!(pair[0], pair[1]);
+        }
+    }
+
+    /// `docs/memory-model.md` names every mutant, no other, and only tests that exist.
+    #[test]
+    fn documentation_names_them_all() {
+        let page = read("docs/memory-model.md");
+        let mut named = Vec::new();
+        let mut column = None;
+        for line in page.lines() {
+            let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+            if cells.len() < 3 {
+                column = None;
+            } else if let Some(found) = cells.iter().position(|cell| *cell == "Mutants") {
+                column = Some(found);
+            } else if let Some(cell) =
+                column.and_then(|at| cells.get(at)).filter(|cell| !cell.starts_with("--"))
+            {
+                named.extend(cell.split("; ").filter(|name| !name.is_empty()).map(str::to_owned));
+            }
+        }
+        named.sort_unstable();
+        let mut known: Vec<_> = ALL.iter().copied().flatten().map(|m| m.name.to_owned()).collect();
+        known.sort_unstable();
+        assert_eq!(named, known);
+        for quoted in page.split('`').skip(1).step_by(2) {
+            if let Some((file, function)) = quoted.split_once("::").filter(|(file, _)| *file != "file") {
+                let text = read(&format!("loom-tests/tests/{file}.rs"));
+                assert!(text.contains(&format!("#[test]\nfn {function}()")), "{quoted}");
+            }
+        }
+    }
+}
