@@ -39,7 +39,8 @@ pub fn run(mut command: Command) -> Finished {
         std::thread::sleep(Duration::from_millis(1));
     };
     let took = start.elapsed();
-    let [stdout, stderr] = readers.map(|reader| reader.map_or_else(String::new, |r| r.join().expect("reads")));
+    let [stdout, stderr] =
+        readers.map(|reader| reader.map_or_else(String::new, |r| r.join().expect("reads")));
     Finished { code: status.code(), stdout, stderr, took }
 }
 

@@ -99,7 +99,7 @@ fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Err(error) => {
             let class = error.downcast_ref::<ringccl::Error>().map(|error| format!("{:?}", error.class()));
             let class = class.unwrap_or_else(|| "Wrong".into());
-            say(rank, Event::Failed { class, error: format!("{error:#}") })?;
+            say(rank, Event::Failed { class, error: error.to_string() })?;
             Ok(ExitCode::FAILURE)
         }
     }
