@@ -99,7 +99,7 @@ fn a_tmpfs_without_a_page_is_an_error() {
     let job = job.with("RINGCCL_JOIN_TIMEOUT_MS", 1500).start_all();
     for (rank, ended) in job.finish_all().iter().enumerate() {
         let error = ended.failure().1;
-        let expected = if rank == 0 { "no room in " } else { "its creator" };
+        let expected = if rank == 0 { "no room in " } else { "rank 0 (process " };
         assert!(error.contains(expected) && !error.contains('\n'), "{error}");
         assert_eq!(ended.code, Some(1));
     }
