@@ -36,9 +36,21 @@ fn main() -> ExitCode {
         Command::Keeper(args) => launch::keeper_main(args),
     };
     result.unwrap_or_else(|error| {
-        eprintln!("ringccl: {error:#}");
+        eprintln!("ringccl: {}", one_line(&error));
         ExitCode::FAILURE
     })
+}
+
+/// The error and its causes in one line. Most messages of the libraries name their cause themselves; it is not
+/// said twice.
+fn one_line(error: &anyhow::Error) -> String {
+    let mut line = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !line.contains(&cause) {
+            line = format!("{line}: {cause}");
+        }
+    }
+    line
 }
 
 /// Log lines of the libraries go to stderr: peers that were dropped, ranks that were refused.
@@ -50,4 +62,20 @@ fn start_log() {
         .with_ansi(false)
         .without_time()
         .init();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn causes_are_said_once() {
+        // A message that holds its cause stands alone; one that does not is followed by it.
+        let cause = || anyhow::anyhow!("disk full");
+        assert_eq!(
+            one_line(&cause().context("rank 3: disk full; free some")),
+            "rank 3: disk full; free some"
+        );
+        assert_eq!(one_line(&cause().context("cannot write `a`")), "cannot write `a`: disk full");
+    }
 }

@@ -1,6 +1,7 @@
 //! Project commands, run as `cargo xtask COMMAND`.
 
 mod demo;
+mod kill;
 mod litmus;
 mod loom;
 mod run;
@@ -30,6 +31,8 @@ enum Command {
     Loom(loom::Options),
     /// Hardware checks of what model checking does not see
     Litmus(litmus::Options),
+    /// Jobs that lose a rank in the middle of an operation, many times
+    Kill(kill::Options),
 }
 
 fn main() -> ExitCode {
@@ -50,5 +53,6 @@ fn execute(command: &Command) -> anyhow::Result<()> {
         Command::Tidy => tidy::run(),
         Command::Loom(options) => loom::run(options),
         Command::Litmus(options) => litmus::run(options),
+        Command::Kill(options) => kill::run(options),
     }
 }

@@ -88,7 +88,10 @@ impl Health {
             // ORDERING: Relaxed; a stale value can only delay the verdict to the next check.
             let finished = segment.member_record(rank).identity.finished.load(Ordering::Relaxed);
             if finished < seqno {
-                return Err(end(segment, Verdict::Dead(rank), self, seqno));
+                // One that said good-bye and ended has not died.
+                let left = segment.member_record(rank).identity.state() == MemberState::Left;
+                let verdict = if left { Verdict::Left(rank) } else { Verdict::Dead(rank) };
+                return Err(end(segment, verdict, self, seqno));
             }
         }
         for rank in 0..self.members.len() as u32 {
@@ -100,6 +103,16 @@ impl Health {
             }
         }
         Ok(())
+    }
+
+    /// The error for a peer that has died before there was a segment in which to say so.
+    pub(super) fn check_processes(&mut self) -> Result<(), Error> {
+        match self.gone().first() {
+            Some(&dead) => {
+                Err(Error::PeerGone { dead, how: self.describe(dead, "it died"), rank: self.rank, seqno: 0 })
+            }
+            None => Ok(()),
+        }
     }
 
     /// The peers whose processes have ended.

@@ -1,10 +1,11 @@
 //! How the ranks of a communicator meet: rendezvous, then the segment.
 
+use super::health::Health;
 use crate::config::Config;
 use crate::error::Error;
 use crate::transport::shm::Shm;
 use coordinator_lite::{Hello, Member, Secret, Server, UniqueId, Welcome, join};
-use shmring::segment::{Segment, SegmentName, SegmentSpec, process_start_time, remove_stale};
+use shmring::segment::{Segment, SegmentName, SegmentSpec, remove_stale};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -25,7 +26,7 @@ pub(super) struct Bootstrap {
 #[derive(Debug)]
 pub(super) struct Joined {
     pub(super) shm: Shm,
-    pub(super) members: Vec<Member>,
+    pub(super) health: Health,
     pub(super) job: u64,
 }
 
@@ -112,15 +113,35 @@ impl Bootstrap {
             geometry,
         };
         let left = config.join_timeout.saturating_sub(start.elapsed()).max(Duration::from_millis(100));
+        let mut health = Health::new(members, self.rank);
         let segment = if self.rank == 0 {
             remove_stale(&spec.dir);
-            Segment::create(&spec)
+            Segment::create(&spec).map_err(segment_error)?
         } else {
-            let creator = &members[0];
-            let gone = || process_start_time(creator.pid) != Some(creator.start_time);
-            Segment::attach_unless(&spec, self.rank, left, gone)
+            attach(&spec, self.rank, left, &mut health)?
         };
-        Ok(Joined { shm: Shm::new(segment.map_err(segment_error)?), members, job })
+        Ok(Joined { shm: Shm::new(segment), health, job })
+    }
+}
+
+/// Attaches by tries of this length.
+const ATTACH_TRY: Duration = Duration::from_millis(20);
+
+/// Attaches within `deadline`. Between tries it looks at the other processes: when one has died, the segment may
+/// never come, or have gone with a creator that has given up.
+fn attach(spec: &SegmentSpec, rank: u32, deadline: Duration, health: &mut Health) -> Result<Segment, Error> {
+    let start = Instant::now();
+    loop {
+        let left = deadline.saturating_sub(start.elapsed());
+        match Segment::attach(spec, rank, left.min(ATTACH_TRY)) {
+            Ok(segment) => return Ok(segment),
+            Err(shmring::Error::NotReady { .. }) if left > ATTACH_TRY => health.check_processes()?,
+            Err(shmring::Error::NotReady { path, state, .. }) => {
+                let cause = shmring::Error::NotReady { path, state, waited: deadline };
+                return Err(Error::Segment { rank, cause });
+            }
+            Err(cause) => return Err(Error::Segment { rank, cause }),
+        }
     }
 }
 

@@ -95,7 +95,7 @@ impl Communicator {
         let mut comm = Self {
             executor: Executor::new(rank, nranks),
             waiter: Waiter::new(policy),
-            health: Health::new(joined.members, rank),
+            health: joined.health,
             shm: joined.shm,
             job: joined.job,
             config,

@@ -28,22 +28,6 @@ impl Segment {
     /// # Panics
     /// If `member` is not below the number of members.
     pub fn attach(spec: &SegmentSpec, member: u32, deadline: Duration) -> Result<Self, Error> {
-        Self::attach_unless(spec, member, deadline, || false)
-    }
-
-    /// The same, giving up early once `creator_gone` says that waiting is in vain.
-    ///
-    /// # Errors
-    /// As [`Segment::attach`]; [`Error::NotReady`] also when the creator is gone.
-    ///
-    /// # Panics
-    /// As [`Segment::attach`].
-    pub fn attach_unless(
-        spec: &SegmentSpec,
-        member: u32,
-        deadline: Duration,
-        mut creator_gone: impl FnMut() -> bool,
-    ) -> Result<Self, Error> {
         spec.geometry.validate()?;
         assert!(member < spec.geometry.members, "member {member} of {}", spec.geometry.members);
         let path = spec.path();
@@ -56,10 +40,8 @@ impl Segment {
                 Look::TooShort => "too short",
                 Look::NotReady => "not ready",
             };
-            let waited = start.elapsed();
-            // The name also goes when the last member attaches, but this one has not.
-            if waited >= deadline || creator_gone() {
-                return Err(Error::NotReady { path, state, waited });
+            if start.elapsed() >= deadline {
+                return Err(Error::NotReady { path, state, waited: deadline });
             }
             std::thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(5));

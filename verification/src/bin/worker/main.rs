@@ -1,0 +1,106 @@
+//! One rank of an end-to-end check: joins, does what it is told, and reports it as JSON lines.
+#![forbid(unsafe_code)]
+
+mod work;
+
+use anyhow::Context;
+use clap::{Parser, ValueEnum};
+use ringccl::{Communicator, Config, UniqueId};
+use std::io::{Read, Write};
+use std::process::ExitCode;
+use std::time::Instant;
+use verification::report::{Event, Report, monotonic_ns};
+
+/// What a worker does after it has joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Act {
+    /// Checks all-reduce, broadcast and barrier on values that any rank can compute.
+    Check,
+    /// All-reduces until an error or the limit ends it.
+    Loop,
+    /// As `loop`, then exits at once, without finalize.
+    Exit,
+    /// Rank 1 sleeps before the operation for which the others wait.
+    Late,
+    /// Rank 1 leaves after the first operation; the others go on.
+    Leave,
+    /// A small and a large operation, and the memory after each.
+    Memory,
+}
+
+/// A rank of an end-to-end check.
+#[derive(Debug, Parser)]
+struct Args {
+    /// What to do.
+    #[arg(value_enum)]
+    act: Act,
+    /// Join by a unique id of 128 bytes from standard input instead of the environment's rendezvous.
+    #[arg(long)]
+    id: bool,
+    /// Bytes of an operation of a loop.
+    #[arg(long, default_value_t = 8)]
+    bytes: usize,
+    /// Operations of a loop.
+    #[arg(long, default_value_t = u64::MAX)]
+    ops: u64,
+    /// How long the late rank sleeps, in milliseconds.
+    #[arg(long, default_value_t = 1000)]
+    late_ms: u64,
+}
+
+/// Prints a report; a test that has gone away ends this process too.
+fn say(rank: u32, event: Event) -> anyhow::Result<()> {
+    let report = Report { rank, at_ns: monotonic_ns(), event };
+    let mut line = serde_json::to_vec(&report)?;
+    line.push(b'\n');
+    // In one piece, since several workers may share the pipe.
+    std::io::stdout().lock().write_all(&line).context("cannot report")
+}
+
+fn number(name: &str) -> anyhow::Result<u32> {
+    let text = std::env::var(name).with_context(|| format!("{name} is not set"))?;
+    text.parse().with_context(|| format!("{name}={text}"))
+}
+
+fn join(args: &Args) -> anyhow::Result<Result<Communicator, ringccl::Error>> {
+    if !args.id {
+        return Ok(Communicator::from_env());
+    }
+    let mut bytes = [0; 128];
+    std::io::stdin().lock().read_exact(&mut bytes).context("cannot read an id of 128 bytes")?;
+    let (rank, nranks) = (number("RANK")?, number("WORLD_SIZE")?);
+    let joined = UniqueId::from_bytes(&bytes)
+        .map_err(ringccl::Error::from)
+        .and_then(|id| Communicator::init(&id, rank, nranks, Config::from_env(nranks)?));
+    Ok(joined)
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    match run(&args) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("worker: {error:#}");
+            ExitCode::from(3)
+        }
+    }
+}
+
+fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let rank = number("RANK")?;
+    say(rank, Event::Started)?;
+    let start = Instant::now();
+    let outcome = join(args)?.map_err(anyhow::Error::from).and_then(|comm| {
+        say(rank, Event::Joined { init_ms: start.elapsed().as_secs_f64() * 1e3 })?;
+        work::run(args, rank, comm)
+    });
+    match outcome {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        Err(error) => {
+            let class = error.downcast_ref::<ringccl::Error>().map(|error| format!("{:?}", error.class()));
+            let class = class.unwrap_or_else(|| "Wrong".into());
+            say(rank, Event::Failed { class, error: error.to_string() })?;
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}

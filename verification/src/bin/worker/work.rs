@@ -1,0 +1,126 @@
+//! What a worker does with its communicator.
+
+use super::{Act, Args, say};
+use anyhow::{Context, ensure};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+use ringccl::{Communicator, ReduceOp};
+use std::time::{Duration, Instant};
+use verification::report::Event;
+
+/// Operations after which a loop says that it runs.
+const RUNNING_AFTER: u64 = 3;
+/// Bytes of the large operation of [`Act::Memory`].
+const LARGE_BYTES: usize = 1 << 20;
+
+pub(super) fn run(args: &Args, rank: u32, mut comm: Communicator) -> anyhow::Result<()> {
+    match args.act {
+        Act::Check => {
+            check(&mut comm)?;
+            let done = done(&comm, 0.0, (0, 0));
+            comm.finalize()?;
+            say(rank, done)
+        }
+        Act::Loop | Act::Exit => {
+            all_reduces(args, rank, &mut comm)?;
+            say(rank, done(&comm, 0.0, (0, 0)))?;
+            if args.act == Act::Exit {
+                // No destructor runs: the others see a process that is gone.
+                std::process::exit(0);
+            }
+            Ok(comm.finalize()?)
+        }
+        Act::Late => late(args, rank, comm),
+        Act::Leave => leave(args, rank, comm),
+        Act::Memory => memory(rank, comm),
+    }
+}
+
+fn done(comm: &Communicator, cpu_ms: f64, shared: (u64, u64)) -> Event {
+    Event::Done { cpu_ms, sleeps: comm.wait_stats().sleeps, shared_small: shared.0, shared_large: shared.1 }
+}
+
+/// Integers, so that the sum is exact whatever the order of the ranks.
+fn check(comm: &mut Communicator) -> anyhow::Result<()> {
+    let (rank, n) = (comm.rank() as i64, comm.nranks() as i64);
+    for count in [0usize, 1, 7, 1000, 100_003] {
+        let mine: Vec<i64> = (0..count as i64).map(|i| i * (rank + 1)).collect();
+        let mut sum = vec![-1; count];
+        comm.all_reduce(&mine, &mut sum, ReduceOp::Sum)?;
+        let wrong = (0..count as i64).find(|i| sum[*i as usize] != i * n * (n + 1) / 2);
+        ensure!(wrong.is_none(), "all-reduce of {count}: element {wrong:?} is wrong");
+        for root in [0, n - 1] {
+            let mut buffer: Vec<i64> = (0..count as i64).map(|i| i * 3 + rank).collect();
+            comm.broadcast(&mut buffer, root as usize)?;
+            let wrong = (0..count as i64).find(|i| buffer[*i as usize] != i * 3 + root);
+            ensure!(wrong.is_none(), "broadcast of {count} from {root}: element {wrong:?} is wrong");
+        }
+        comm.barrier()?;
+    }
+    Ok(())
+}
+
+/// All-reduces `--bytes` until `--ops` are done.
+fn all_reduces(args: &Args, rank: u32, comm: &mut Communicator) -> anyhow::Result<()> {
+    let mut buffer = vec![0i32; args.bytes / size_of::<i32>()];
+    for op in 0..args.ops {
+        buffer.fill(1);
+        comm.all_reduce_in_place(&mut buffer, ReduceOp::Sum)?;
+        let n = comm.nranks() as i32;
+        ensure!(buffer.iter().all(|x| *x == n), "operation {op}: a sum of {n} ones is wrong");
+        if op + 1 == RUNNING_AFTER.min(args.ops) {
+            say(rank, Event::Running)?;
+        }
+    }
+    Ok(())
+}
+
+/// CPU time of this process so far, in milliseconds.
+fn cpu_ms() -> anyhow::Result<f64> {
+    let usage = getrusage(UsageWho::RUSAGE_SELF).context("cannot read the CPU time")?;
+    Ok((usage.user_time() + usage.system_time()).num_microseconds() as f64 / 1e3)
+}
+
+fn late(args: &Args, rank: u32, mut comm: Communicator) -> anyhow::Result<()> {
+    let mut one = [1i32];
+    comm.all_reduce_in_place(&mut one, ReduceOp::Sum)?;
+    let (cpu, start) = (cpu_ms()?, Instant::now());
+    let pause = Duration::from_millis(args.late_ms);
+    if rank == 1 {
+        // The subject of this check: the other ranks wait for a rank that is busy elsewhere.
+        std::thread::sleep(pause);
+    }
+    comm.all_reduce_in_place(&mut one, ReduceOp::Sum)?;
+    ensure!(start.elapsed() >= pause / 2, "rank {rank} did not wait for the late rank");
+    let done = done(&comm, cpu_ms()? - cpu, (0, 0));
+    comm.finalize()?;
+    say(rank, done)
+}
+
+fn leave(args: &Args, rank: u32, mut comm: Communicator) -> anyhow::Result<()> {
+    let mut one = [1i32];
+    comm.all_reduce_in_place(&mut one, ReduceOp::Sum)?;
+    say(rank, Event::Running)?;
+    if rank == 1 {
+        // Dropped, not finalized: finalize would wait for the others, who are not done.
+        drop(comm);
+        std::thread::sleep(Duration::from_millis(args.late_ms));
+        return Ok(());
+    }
+    comm.all_reduce_in_place(&mut one, ReduceOp::Sum)?;
+    Ok(())
+}
+
+fn memory(rank: u32, mut comm: Communicator) -> anyhow::Result<()> {
+    let mut buffer = vec![1i32; LARGE_BYTES / size_of::<i32>()];
+    comm.all_reduce_in_place(&mut buffer[..2], ReduceOp::Sum)?;
+    comm.barrier()?;
+    let small = comm.shared_bytes()?;
+    // Nobody may commit more before everybody has read.
+    comm.barrier()?;
+    comm.all_reduce_in_place(&mut buffer, ReduceOp::Max)?;
+    comm.barrier()?;
+    let done = done(&comm, 0.0, (small, comm.shared_bytes()?));
+    comm.finalize()?;
+    say(rank, done)
+}

@@ -1,0 +1,117 @@
+//! Collectives between processes, over every way of meeting, and what goes wrong while meeting.
+
+mod common;
+
+use common::{ringccl, worker};
+use std::process::Command;
+use verification::report::Event;
+use verification::testkit::{Job, Meet, ShmDir, run};
+
+/// All-reduce, broadcast and barrier are right between processes, by port, launcher and id, and leave nothing.
+#[test]
+fn collectives_are_right_however_ranks_meet() {
+    for nranks in [2, 3, 8] {
+        for meet in [Meet::port(), Meet::launcher(), Meet::id()] {
+            let shm = ShmDir::new();
+            for ended in Job::new(worker(), meet, nranks, &["check"], &shm).start_all().finish_all() {
+                ended.assert_done();
+            }
+            shm.assert_empty();
+        }
+    }
+}
+
+/// The same under `ringccl run`.
+#[test]
+fn collectives_are_right_under_the_launcher() {
+    for nranks in ["2", "3", "8"] {
+        let shm = ShmDir::new();
+        let mut command = Command::new(ringccl());
+        command.args(["run", "-n", nranks, "--"]).arg(worker()).arg("check");
+        let finished = run({
+            command.env("RINGCCL_SHM_DIR", shm.path());
+            command
+        });
+        assert_eq!(finished.code, Some(0), "{finished:?}");
+        let done = finished.stdout.matches(r#""event":"done""#).count();
+        assert_eq!(done.to_string(), nranks, "{finished:?}");
+        shm.assert_empty();
+    }
+}
+
+/// Rank 0 that finds MASTER_PORT busy says which port and what to do, at once.
+#[test]
+fn a_busy_port_is_named() {
+    let shm = ShmDir::new();
+    let holder = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = holder.local_addr().unwrap().port();
+    let mut job = Job::new(worker(), Meet::Port(port), 2, &["check"], &shm);
+    job.start(0);
+    let ended = job.finish(0);
+    let (_, error, _) = ended.failure();
+    assert_eq!(ended.code, Some(1));
+    assert!(error.contains(&port.to_string()) && error.contains("in use") && error.contains("ss -ltnp"));
+    shm.assert_empty();
+}
+
+/// A rank with another WORLD_SIZE, or a rank number taken already, is refused; the others go on without it.
+#[test]
+fn a_wrong_rank_is_refused_alone() {
+    let shm = ShmDir::new();
+    let mut job = Job::new(worker(), Meet::launcher(), 3, &["check"], &shm);
+    job.start(0);
+    job.start(1);
+    for (rank, size, expected) in [("2", "4", "same WORLD_SIZE"), ("1", "3", "joined twice")] {
+        // An intruder that comes before the others is the first of a group and waits in vain; then, and only
+        // then, another one is sent.
+        let refused = (0..20).any(|_| {
+            let mut command = job.command(1);
+            command.env("RANK", rank).env("WORLD_SIZE", size).env("RINGCCL_JOIN_TIMEOUT_MS", "300");
+            let ended = job.spawn(command).finish();
+            assert_eq!(ended.code, Some(1));
+            ended.failure().1.contains(expected)
+        });
+        assert!(refused, "{expected}");
+    }
+    job.start(2);
+    for ended in job.finish_all() {
+        ended.assert_done();
+    }
+    shm.assert_empty();
+}
+
+/// A rank that comes late within the time-out is waited for.
+#[test]
+fn a_late_rank_is_waited_for() {
+    let shm = ShmDir::new();
+    let mut job = Job::new(worker(), Meet::port(), 3, &["check"], &shm);
+    for rank in [2, 1, 0] {
+        job.start(rank);
+        job.rank(rank).wait_for("its start", |event| *event == Event::Started);
+        std::thread::sleep(std::time::Duration::from_millis(150));
+    }
+    for ended in job.finish_all() {
+        ended.assert_done();
+    }
+    shm.assert_empty();
+}
+
+/// A rank that never comes is named by everybody once the time-out has passed, and not before.
+#[test]
+fn a_missing_rank_is_named() {
+    for meet in [Meet::port(), Meet::launcher()] {
+        let shm = ShmDir::new();
+        let mut job = Job::new(worker(), meet, 3, &["check"], &shm).with("RINGCCL_JOIN_TIMEOUT_MS", 700);
+        job.start(0);
+        job.start(2);
+        for rank in [0, 2] {
+            let ended = job.finish(rank);
+            let (_, error, at_ns) = ended.failure();
+            let waited_ms = (at_ns - ended.reports[0].at_ns) / 1_000_000;
+            // Whoever gave up first ends it for all; hosts may also be gone by then.
+            assert!(error.contains("1 of 3 ranks missing") && error.contains(": 1;"), "{error}");
+            assert!((300..5000).contains(&waited_ms), "{waited_ms} ms");
+        }
+        shm.assert_empty();
+    }
+}
