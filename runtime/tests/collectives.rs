@@ -216,6 +216,7 @@ fn channels_share_the_work() {
 /// Nobody passes a barrier before everybody has come.
 #[test]
 fn barrier_holds_everybody() {
+    // ATOMICS: the test's own count of arrivals; no ring is involved.
     use std::sync::atomic::{AtomicU32, Ordering};
     let arrived = AtomicU32::new(0);
     with_ranks(5, &Config::new(5), |mut comm| {

@@ -232,7 +232,8 @@ proptest! {
             let mut src = Buffer::new(bytes, misalign[0]);
             let start = src.start;
             src.bytes[start..start + bytes].copy_from_slice(&data);
-            let mut outs: Vec<Buffer> = stores.iter().zip(&misalign[1..]).map(|(_, &m)| Buffer::new(bytes, m)).collect();
+            let mut outs: Vec<Buffer> =
+                stores.iter().zip(&misalign[1..]).map(|(_, &m)| Buffer::new(bytes, m)).collect();
             let mut ptrs: Vec<*mut u8> = outs.iter_mut().map(Buffer::ptr).collect();
             if in_place {
                 ptrs[0] = src.ptr();

@@ -12,7 +12,13 @@ fn spec(shm: &ShmDir) -> SegmentSpec {
     let ring = RingGeometry { receivers: 3, slots: 8, ll_lines: 2, ll128_lines: 4, slot_bytes: 4096 };
     let pair = RingGeometry { receivers: 1, ..ring };
     let geometry = Geometry { members: 3, channels: 1, fan: ring, pair };
-    SegmentSpec { dir: shm.path().into(), name: SegmentName::of_this_process(7), generation: 7, geometry }
+    SegmentSpec {
+        dir: shm.path().into(),
+        name: SegmentName::of_this_process(7),
+        generation: 7,
+        settings: 0,
+        geometry,
+    }
 }
 
 fn path(spec: &SegmentSpec) -> PathBuf {

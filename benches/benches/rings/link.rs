@@ -73,7 +73,7 @@ pub(crate) fn segment_pair(pair: RingGeometry) -> [Segment; 2] {
     let fan = RingGeometry { receivers: 2, slots: 1, ll_lines: 0, ll128_lines: 0, slot_bytes: 64 };
     let geometry = Geometry { members: 2, channels: 1, fan, pair };
     let name = SegmentName::of_this_process(0xbe9c);
-    let spec = SegmentSpec { dir: "/dev/shm".into(), name, generation: 1, geometry };
+    let spec = SegmentSpec { dir: "/dev/shm".into(), name, generation: 1, settings: 0, geometry };
     let first = Segment::create(&spec).expect("a new segment in /dev/shm");
     let second = Segment::attach(&spec, 1, DEADLINE).expect("the segment made just now");
     [first, second]

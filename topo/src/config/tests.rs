@@ -59,10 +59,9 @@ fn names_stay_as_written() {
     }
 }
 
-#[test]
-fn every_broken_file_names_line_field_and_remedy() {
-    // Each mistake is found by a person who has nothing but the message.
-    let cases: &[Case] = &[
+/// Text to replace, its replacement, and what the error must say: line, field, words.
+fn mistakes() -> Vec<Case> {
+    vec![
         ("version: 1", "version: 0", Some(1), "version", &["found `0`", "write `version: 1`"]),
         ("version: 1\n", "", None, "version", &["missing"]),
         ("version: 1", "version: one", Some(1), "version", &["found `one`"]),
@@ -132,8 +131,13 @@ fn every_broken_file_names_line_field_and_remedy() {
         ("version: 1", "\tversion: 1", None, "", &["not valid YAML", "spaces"]),
         ("version: 1", "version: 1\nversion: 2", None, "", &["not valid YAML", "duplicate"]),
         ("version: 1", "- version: 1", None, "", &["not valid YAML"]),
-    ];
-    for (i, &(from, to, line, field, words)) in cases.iter().enumerate() {
+    ]
+}
+
+#[test]
+fn every_broken_file_names_line_field_and_remedy() {
+    // Each mistake is found by a person who has nothing but the message.
+    for (i, &(from, to, line, field, words)) in mistakes().iter().enumerate() {
         let error = with(from, to).unwrap_err();
         let problem = error.problems().iter().find(|p| p.field == field);
         let problem = problem.unwrap_or_else(|| panic!("case {i}: {error}"));

@@ -20,7 +20,8 @@ use std::time::Instant;
 #[command(name = "protocols", version)]
 struct Args {
     /// Numbers of ranks
-    #[arg(long, value_delimiter = ',', default_value = "2,4,8", value_parser = clap::value_parser!(u32).range(2..=1024))]
+    #[arg(long, value_delimiter = ',', default_value = "2,4,8")]
+    #[arg(value_parser = clap::value_parser!(u32).range(2..=1024))]
     ranks: Vec<u32>,
     /// Sizes, as FIRST:LAST:FACTOR; a launch measures one such span
     #[arg(long, value_delimiter = ',', default_value = "8:512:4,2K:128K:4,512K:8M:4,64M:64M:2")]

@@ -23,10 +23,12 @@ use std::time::Duration;
 #[command(name = "straggler", version)]
 struct Args {
     /// Numbers of ranks
-    #[arg(long, value_delimiter = ',', default_value = "2,4,8", value_parser = clap::value_parser!(u32).range(2..=1024))]
+    #[arg(long, value_delimiter = ',', default_value = "2,4,8")]
+    #[arg(value_parser = clap::value_parser!(u32).range(2..=1024))]
     ranks: Vec<u32>,
     /// How long rank 0 computes, in microseconds
-    #[arg(long, value_delimiter = ',', default_value = "20,200,2000,20000,200000", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    #[arg(long, value_delimiter = ',', default_value = "20,200,2000,20000,200000")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     compute_us: Vec<u64>,
     /// Computing time spent on a point, in milliseconds; at least 5 and at most 2000 iterations
     #[arg(long, default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=60_000))]
