@@ -124,6 +124,12 @@ fn mistakes() -> Vec<Case> {
             "fabric.inter_node.oversubscription",
             &["`x`"],
         ),
+    ]
+}
+
+/// The same for what is wrong with the file as a whole.
+fn mistakes_of_structure() -> Vec<Case> {
+    vec![
         ("fabric:", "fabrik:", Some(18), "fabrik", &["did you mean `fabric`?"]),
         ("nodes:", "nodes: none\nfaults:", Some(5), "nodes", &["found `none`, not a list"]),
         ("  inter_node:", "  other:", Some(23), "fabric.other", &["known keys are intra_node, inter_node"]),
@@ -137,7 +143,8 @@ fn mistakes() -> Vec<Case> {
 #[test]
 fn every_broken_file_names_line_field_and_remedy() {
     // Each mistake is found by a person who has nothing but the message.
-    for (i, &(from, to, line, field, words)) in mistakes().iter().enumerate() {
+    for (i, &(from, to, line, field, words)) in mistakes().iter().chain(&mistakes_of_structure()).enumerate()
+    {
         let error = with(from, to).unwrap_err();
         let problem = error.problems().iter().find(|p| p.field == field);
         let problem = problem.unwrap_or_else(|| panic!("case {i}: {error}"));
