@@ -157,7 +157,7 @@ impl Config {
     /// The segment that a communicator of `nranks` with these settings shares.
     pub(crate) fn geometry(&self, nranks: u32) -> Geometry {
         // Two lines at least, so that a ring's pieces have a grain; fewer per slot where every rank has many peers.
-        let (ll_lines, ll128_lines) = if nranks <= 16 { (8, 64) } else { (2, 16) };
+        let (ll_lines, ll128_lines) = if nranks <= 16 { (8, 16) } else { (2, 8) };
         let slot_bytes = self.chunk_bytes as u32;
         let fan = RingGeometry { receivers: nranks, slots: FAN_SLOTS, ll_lines, ll128_lines, slot_bytes };
         let slot_bytes = slot_bytes.min(PAIR_SLOT_BYTES);

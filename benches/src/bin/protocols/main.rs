@@ -32,11 +32,11 @@ struct Args {
     /// Iterations of a point, as a multiple of the usual number (3 at 64 MiB up to 200 below 256 KiB)
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     effort: u32,
-    /// LL beyond 16 KiB and LL128 beyond 512 KiB, too: minutes per point with many ranks
+    /// LL beyond 4 KiB and LL128 beyond 32 KiB, too: minutes per point with many ranks
     #[arg(long)]
     all: bool,
     /// Processor cores of the ranks, as for `ringccl perf`: none, even
-    #[arg(long, default_value = "none")]
+    #[arg(long, default_value = "even")]
     bind: String,
     /// Seconds that one launch may take
     #[arg(long, default_value_t = 300)]

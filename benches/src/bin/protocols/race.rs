@@ -36,8 +36,8 @@ const fn case(
 impl Case {
     /// The three layouts of one algorithm, the algorithms, and what the runtime chooses.
     pub(crate) const ALL: [Self; 6] = [
-        case("flat LL", Some("flat"), Some("LL"), Some(16 << 10)),
-        case("flat LL128", Some("flat"), Some("LL128"), Some(512 << 10)),
+        case("flat LL", Some("flat"), Some("LL"), Some(4 << 10)),
+        case("flat LL128", Some("flat"), Some("LL128"), Some(32 << 10)),
         case("flat Simple", Some("flat"), Some("Simple"), None),
         case("twoshot", Some("twoshot"), None, None),
         case("ring", Some("ring"), None, None),
