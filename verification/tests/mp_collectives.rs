@@ -104,14 +104,15 @@ fn a_missing_rank_is_named() {
         let mut job = Job::new(worker(), meet, 3, &["check"], &shm).with("RINGCCL_JOIN_TIMEOUT_MS", 700);
         job.start(0);
         job.start(2);
+        let mut waited_ms = 0;
         for rank in [0, 2] {
             let ended = job.finish(rank);
             let (_, error, at_ns) = ended.failure();
-            let waited_ms = (at_ns - ended.reports[0].at_ns) / 1_000_000;
-            // Whoever gave up first ends it for all; hosts may also be gone by then.
+            waited_ms = waited_ms.max((at_ns - ended.reports[0].at_ns) / 1_000_000);
             assert!(error.contains("1 of 3 ranks missing") && error.contains(": 1;"), "{error}");
-            assert!((300..5000).contains(&waited_ms), "{waited_ms} ms");
         }
+        // Whoever gives up first ends it for all; it has waited for the whole time.
+        assert!((650..5000).contains(&waited_ms), "{waited_ms} ms");
         shm.assert_empty();
     }
 }

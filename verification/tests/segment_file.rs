@@ -26,7 +26,7 @@ fn path(spec: &SegmentSpec) -> PathBuf {
 }
 
 fn attach(spec: &SegmentSpec) -> Error {
-    Segment::attach(spec, 1, Duration::from_millis(100)).err().expect("this file is not to be trusted")
+    Segment::attach(spec, 1, Duration::from_millis(100)).expect_err("this file is not to be trusted")
 }
 
 /// Each word of the header, changed by hand: the error names it, both values and the remedy, in one line.
