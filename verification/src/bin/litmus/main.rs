@@ -36,7 +36,7 @@ const FAN: RingGeometry =
 #[derive(Debug, Parser)]
 struct Options {
     /// How long all checks together take, about
-    #[arg(long, default_value_t = 10.0, value_parser = seconds)]
+    #[arg(long, default_value_t = 10.0, value_parser = seconds, allow_negative_numbers = true)]
     seconds: f64,
     /// What chooses protocols, lengths and pauses
     #[arg(long, default_value_t = 1)]
