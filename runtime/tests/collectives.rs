@@ -20,7 +20,7 @@ sample!(f32 => |x| x as f32, f64 => f64::from, i32 => |x| x, i64 => i64::from,
 /// What rank `rank` holds at `i`: small, and for products 1 or 2 on at most four ranks.
 fn input(op: ReduceOp, rank: usize, i: usize, n: usize) -> i32 {
     match op {
-        ReduceOp::Prod => 1 + i32::from((i + rank) % n.max(5) == 0),
+        ReduceOp::Prod => 1 + i32::from((i + rank).is_multiple_of(n.max(5))),
         // Multiples of 8 stay whole when divided by up to 8 ranks.
         ReduceOp::Avg => 8 * ((i * 3 + rank) % 3) as i32,
         _ => ((i * 7 + rank * 5) % 9) as i32 - 4,

@@ -109,12 +109,12 @@ impl Executor {
         let mut moved = 0;
         loop {
             let (mut advanced, mut done) = (false, true);
-            for channel in 0..self.cursors.len() {
+            for (channel, lane) in lanes.iter_mut().enumerate().take(self.cursors.len()) {
                 if self.cursors[channel].prim.is_none() {
                     continue;
                 }
                 // SAFETY: the caller's contract.
-                match unsafe { self.advance(channel, operation, &mut lanes[channel])? } {
+                match unsafe { self.advance(channel, operation, lane)? } {
                     Some(bytes) => {
                         advanced = true;
                         moved += bytes;
@@ -151,8 +151,8 @@ impl Executor {
         lanes: &mut [Lane],
     ) -> Result<Option<Awaits>, Error> {
         let mut all = None;
-        for channel in 0..self.cursors.len() {
-            if let Some((mut context, arrived)) = self.context(channel, operation, &mut lanes[channel]) {
+        for (channel, lane) in lanes.iter_mut().enumerate().take(self.cursors.len()) {
+            if let Some((mut context, arrived)) = self.context(channel, operation, lane) {
                 // SAFETY: the caller's contract.
                 let Some(one) = (unsafe { context.awaits(arrived)? }) else { return Ok(None) };
                 all = Some(either(all, one));

@@ -177,7 +177,7 @@ impl Context<'_> {
                 Store::Cached
             },
         });
-        // SAFETY (each call below): the caller's contract; slots and scratch hold a whole message.
+        // SAFETY: in each call below the caller's contract; slots and scratch hold a whole message.
         unsafe {
             match (self.prim.send, protocol) {
                 (Send::None, _) => {
