@@ -40,7 +40,9 @@ def gloo(n):
 
 
 def ringccl(n):
-    return [f"{RINGCCL}/ringccl", "run", "-n", str(n), "--", f"{RINGCCL}/ringccl-peer"]
+    """Bound to cores where the MPIs are: when there is one for each rank."""
+    bind = ["--bind", "even"] if n <= os.cpu_count() else []
+    return [f"{RINGCCL}/ringccl", "run", "-n", str(n), *bind, "--", f"{RINGCCL}/ringccl-peer"]
 
 
 IMPI = dict(PATH=f"{v('impi')}/bin:" + os.environ["PATH"], LD_LIBRARY_PATH=f"{v('impi')}/lib", I_MPI_ROOT=v("impi"),

@@ -94,6 +94,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     command.push("--as-rank".into());
     let mut job = Job::new(command, place(spec.ranks, None));
     job.prefix = false;
+    job.ranks_explain = true;
     if let Some(bind) = args.bind {
         job.env.push(("RINGCCL_BIND".into(), bind.into()));
     }

@@ -19,6 +19,19 @@ pub fn spin_hint() {
     loom::thread::yield_now();
 }
 
+/// Asks for ownership of the cache line of `line`, for a write that is to come; a hint that accesses nothing.
+#[inline]
+pub fn prefetch_for_write<T>(line: &T) {
+    #[cfg(all(target_arch = "x86_64", not(loom)))]
+    {
+        use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+        // SAFETY: a prefetch neither reads nor writes architecturally; processors without it ignore it.
+        unsafe { _mm_prefetch(std::ptr::from_ref(line).cast(), _MM_HINT_ET0) };
+    }
+    #[cfg(any(not(target_arch = "x86_64"), loom))]
+    let _ = line;
+}
+
 /// Gives the core to another runnable thread.
 #[inline]
 pub fn yield_core() {

@@ -5,9 +5,7 @@ use anyhow::{Context, Result, bail};
 use std::process::Command;
 
 const CLUSTER: &str = "examples/digits/cluster.yaml";
-const TRAINER: &str = "examples/digits/Cargo.toml";
-/// The feature that joins the ranks by the library; the trainer runs its ranks as threads without it.
-const FEATURE: &str = "ringccl-backend";
+const TRAINER: &str = "target/release/digits-ddp";
 
 /// Options of the demonstration.
 #[derive(Debug, clap::Args)]
@@ -23,14 +21,8 @@ pub(crate) struct Options {
 /// Builds launcher and trainer, runs them, and says what they left.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let root = run::root();
-    let manifest = std::fs::read_to_string(root.join(TRAINER)).with_context(|| {
-        format!("cannot read {TRAINER}: the demonstration trains what is in examples/digits")
-    })?;
     let mut build = run::cargo();
     build.args(["build", "--release", "--package", "ringccl-cli", "--package", "digits-ddp"]);
-    if manifest.lines().any(|line| line.trim_start().starts_with(&format!("{FEATURE} ="))) {
-        build.args(["--features", &format!("digits-ddp/{FEATURE}")]);
-    }
     run::show(&mut build)?;
 
     let left = root.join("target/demo");
@@ -44,7 +36,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let mut launch = Command::new("target/release/ringccl");
     launch.current_dir(&root);
     launch.args(["run", "-n", &options.ranks.to_string(), "--cluster", CLUSTER]);
-    launch.args(["--", "target/release/digits-ddp"]).args(&options.training);
+    launch.args(["--", TRAINER]).args(&options.training);
     launch.env("RINGCCL_TRACE", &trace).env("RINGCCL_REPORT", &report);
     println!("{} ranks as {CLUSTER} describes them: {}", options.ranks, run::line(&launch));
     run::show(&mut launch)?;
@@ -52,6 +44,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if !report.is_file() {
         bail!("the training ended without target/demo/cluster_report.json");
     }
+    let mut proof = Command::new(TRAINER);
+    run::show(proof.current_dir(&root).arg("--overlap").arg(&trace))?;
     println!("report: target/demo/cluster_report.json, traces of the ranks: target/demo/trace");
     Ok(())
 }

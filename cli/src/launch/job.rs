@@ -85,12 +85,15 @@ pub(crate) struct Job {
     pub(crate) prefix: bool,
     /// Time from the first failure to SIGKILL; SIGTERM comes at half of it.
     pub(crate) grace: Duration,
+    /// Whether the ranks say in a line of their own why they fail, so that no summary is needed unless one is killed.
+    pub(crate) ranks_explain: bool,
 }
 
 impl Job {
     /// A job with the defaults of `ringccl run`.
     pub(crate) fn new(command: Vec<OsString>, ranks: Vec<Rank>) -> Self {
-        Self { command, ranks, env: Vec::new(), prefix: true, grace: Duration::from_secs(2) }
+        let grace = Duration::from_secs(2);
+        Self { command, ranks, env: Vec::new(), prefix: true, grace, ranks_explain: false }
     }
 }
 
@@ -100,6 +103,7 @@ pub(crate) struct Orders {
     pub(crate) ranks: Vec<Rank>,
     pub(crate) prefix: bool,
     pub(crate) grace: Duration,
+    pub(crate) ranks_explain: bool,
     /// Limit on descriptors that the ranks get back, if the launcher raised its own.
     pub(crate) descriptors: Option<u64>,
 }

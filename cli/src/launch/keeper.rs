@@ -192,8 +192,10 @@ impl Keeper {
             self.send(&ready);
         }
         self.drain(&mut buffer);
-        for line in self.summary.lines(&self.orders.ranks, &self.processes) {
-            self.output.own_line(&line);
+        if !self.orders.ranks_explain || !self.summary.is_explained() {
+            for line in self.summary.lines(&self.orders.ranks, &self.processes) {
+                self.output.own_line(&line);
+            }
         }
         self.flush()?;
         Ok(self.summary.code())

@@ -45,7 +45,8 @@ pub(crate) fn launch(job: &Job) -> Result<u8> {
     let server = Server::bind((Ipv4Addr::LOCALHOST, 0).into(), Secret::random()?)?;
     let (mut keeper, mut control) = start_keeper(job, &server)?;
     let ranks = job.ranks.clone();
-    let orders = Orders { ranks, prefix: job.prefix, grace: job.grace, descriptors };
+    let Job { prefix, grace, ranks_explain, .. } = *job;
+    let orders = Orders { ranks, prefix, grace, ranks_explain, descriptors };
     if let Err(error) = send_orders(&mut control, &orders) {
         // The keeper's own message says more, if it lived to print one.
         let status = keeper.wait().context("cannot wait for the keeper")?;

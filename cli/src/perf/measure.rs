@@ -20,7 +20,21 @@ const BATCH_US: f64 = 20.0;
 /// Largest batch.
 const BATCH_MAX: f64 = 1000.0;
 
+/// Runs one rank. An error that only says that another rank has failed is left to that rank to explain.
 pub(super) fn rank_main(spec: &Spec) -> Result<ExitCode> {
+    match measure(spec) {
+        Err(error) if refers_to_another(&error) => Ok(ExitCode::FAILURE),
+        other => other,
+    }
+}
+
+/// Whether the cause is another rank's: it has printed it, or was killed, which the launcher tells.
+fn refers_to_another(error: &anyhow::Error) -> bool {
+    use ringccl::Error::{Aborted, PeerGone};
+    matches!(error.downcast_ref(), Some(Aborted { .. } | PeerGone { .. }))
+}
+
+fn measure(spec: &Spec) -> Result<ExitCode> {
     let start = Instant::now();
     let mut comm = Communicator::from_env()?;
     comm.barrier()?;

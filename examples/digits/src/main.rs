@@ -1,7 +1,7 @@
 //! Trains the digits model, data parallel, and says how good it became.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
@@ -9,7 +9,7 @@ use clap::Parser;
 use digits_ddp::data::Dataset;
 use digits_ddp::sync::GradientSync;
 use digits_ddp::sync::memory::MemorySync;
-use digits_ddp::{EpochReport, Error, TrainOptions, train};
+use digits_ddp::{EpochReport, Error, TrainOptions, overlap, train};
 
 /// Data-parallel training of a multilayer perceptron on the 1,797 handwritten digits of UCI Optdigits
 #[derive(Debug, Parser)]
@@ -39,6 +39,10 @@ struct Arguments {
     /// Run this many ranks as threads of this process instead of joining the processes of a job
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
+    /// Train nothing: read the traces `trace-*.json` in this directory and say how much of the exchange of gradients
+    /// ran during the backward pass
+    #[arg(long, value_name = "DIR")]
+    overlap: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
@@ -52,7 +56,36 @@ fn main() -> ExitCode {
     }
 }
 
+/// Prints what the traces of a run prove; an error if not one exchange overlapped.
+fn report_overlap(dir: &Path) -> Result<()> {
+    let list = std::fs::read_dir(dir).with_context(|| format!("cannot read `{}`", dir.display()))?;
+    let is_trace = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with("trace-") && name.ends_with(".json")
+    };
+    let mut files: Vec<PathBuf> = list.flatten().map(|entry| entry.path()).filter(is_trace).collect();
+    files.sort();
+    let found = overlap(&files)?;
+    for (bucket, of) in &found.buckets {
+        println!(
+            "bucket {bucket}: all-reduce began before the backward of layer {} had ended in {} of {} steps",
+            bucket - 1,
+            of.overlapped,
+            of.pairs
+        );
+    }
+    let hidden = 100.0 * found.hidden_us / found.all_reduce_us.max(f64::MIN_POSITIVE);
+    println!("{} ranks, {} steps: {hidden:.0} % of the all-reduce time was hidden", found.ranks, found.steps);
+    if found.overlapped == 0 {
+        bail!("no all-reduce ran during a backward pass");
+    }
+    Ok(())
+}
+
 fn run(arguments: &Arguments) -> Result<()> {
+    if let Some(dir) = &arguments.overlap {
+        return report_overlap(dir);
+    }
     if !(0.0..=100.0).contains(&arguments.min_accuracy) {
         bail!("--min-accuracy is {}; give 0 to 100 percent", arguments.min_accuracy);
     }

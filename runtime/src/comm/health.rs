@@ -212,3 +212,6 @@ pub(crate) fn timeout(segment: &Segment, health: &Health, seqno: u64, limit: Dur
     end(segment, Verdict::Timeout(health.rank), health, seqno);
     Error::Timeout { rank: health.rank, seqno, limit, standing }
 }
+
+#[cfg(test)]
+mod tests;

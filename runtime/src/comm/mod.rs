@@ -391,12 +391,18 @@ impl Communicator {
         Ok(())
     }
 
-    /// Ends the communicator on every rank if this rank cannot go on.
+    /// Ends the communicator on every rank if this rank cannot go on. Where several ranks fail at once, as on a full
+    /// file system, the first tells what is wrong and the others refer to it.
     fn settle(&mut self, outcome: Result<(), Error>) -> Result<(), Error> {
-        if outcome.is_err() {
-            health::end(&self.shm.segment, Verdict::Failed(self.rank), &self.health, self.seqno);
-        }
-        outcome
+        let Err(own) = outcome else { return Ok(()) };
+        let verdict = Verdict::Failed(self.rank);
+        let standing = health::end(&self.shm.segment, verdict, &self.health, self.seqno);
+        let first = self.shm.segment.header().aborted() == verdict.to_word();
+        Err(if first || matches!(own, Error::PeerGone { .. } | Error::Timeout { .. }) {
+            own
+        } else {
+            standing
+        })
     }
 
     /// Publishes the counters, for small operations only now and then.

@@ -3,7 +3,7 @@
 use super::{RingMemory, take_role};
 use crate::error::Error;
 use crate::protocol::{Protocol, write_lines};
-use crate::sync::{Ordering, PayloadWord, write_words};
+use crate::sync::{Ordering, PayloadWord, prefetch_for_write, write_words};
 
 /// The one sender of a ring. `Send`, not `Clone`: the type is the role.
 #[derive(Debug)]
@@ -98,6 +98,12 @@ impl Sender {
         }
         self.carried[protocol as usize] += 1;
         self.tail += 1;
+        // The next message's first line was last read by the receivers; fetching it back now takes place while this
+        // rank waits for their answer.
+        match protocol {
+            Protocol::Ll => self.ring.ll_slot(self.tail).first().map(prefetch_for_write),
+            _ => self.ring.ll128_slot(self.tail).first().map(prefetch_for_write),
+        };
     }
 
     /// Runs `f` on the memory of the next Simple slot and its length in bytes. Needs credit; [`Sender::post`]

@@ -48,6 +48,11 @@ impl Summary {
         self.killed_by_user = true;
     }
 
+    /// Whether a rank that explains its failures could do so: it ended by itself.
+    pub(super) fn is_explained(&self) -> bool {
+        matches!(self.cause, Some(Cause::Rank { exit: Exit::Code(_), .. }))
+    }
+
     /// The exit code of the job.
     pub(super) fn code(&self) -> u8 {
         match self.cause {

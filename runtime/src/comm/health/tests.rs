@@ -1,0 +1,108 @@
+//! Verdicts about peers, with real processes and a real segment.
+
+use super::*;
+use crate::config::Config;
+use shmring::segment::{SegmentName, SegmentSpec};
+use std::process::{Child, Command};
+
+/// A process that has a pid and a start time, alive until killed.
+fn sleeper() -> Child {
+    Command::new("sleep").arg("600").spawn().unwrap()
+}
+
+fn member(pid: u32) -> Member {
+    Member {
+        pid,
+        start_time: process_start_time(pid).unwrap(),
+        host: "host".into(),
+        pid_namespace: 0,
+        node: "node0".into(),
+        local_rank: 0,
+        version: "0".into(),
+    }
+}
+
+/// A job of this process (rank 0) and a child (rank 1); `dir` keeps the segment's file out of other tests' way.
+fn job(dir: &std::path::Path, child: &Child) -> (Segment, Segment, Health) {
+    let config = Config { shm_dir: dir.into(), ..Config::new(2) };
+    let spec = SegmentSpec {
+        dir: config.shm_dir.clone(),
+        name: SegmentName::of_this_process(1),
+        generation: 1,
+        settings: 0,
+        geometry: config.geometry(2),
+    };
+    let first = Segment::create(&spec).unwrap();
+    let second = Segment::attach(&spec, 1, Duration::from_secs(5)).unwrap();
+    let members = vec![member(std::process::id()), member(child.id())];
+    (first, second, Health::new(members, 0))
+}
+
+fn kill(mut child: Child) {
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// A dead rank is an error of those that wait in an operation that it has not finished, and of nobody else; the
+/// verdict is in the segment for all to see.
+#[test]
+fn only_a_rank_that_is_still_needed_counts() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let child = sleeper();
+    let pid = child.id();
+    let (segment, _second, mut health) = job(dir.path(), &child);
+    health.check(&segment, 7).unwrap();
+    kill(child);
+    segment.member_record(1).identity.finished.store(7, Ordering::Relaxed);
+    health.check(&segment, 7).unwrap();
+    assert_eq!(segment.header().aborted(), 0);
+    match health.check(&segment, 8) {
+        Err(Error::PeerGone { dead: 1, how, rank: 0, seqno: 8 }) => {
+            assert_eq!(how, format!("process {pid}, it died"));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(Verdict::from_word(segment.header().aborted(), 2), Verdict::Dead(1));
+}
+
+/// A rank that said that it leaves is told apart from one that died, before and after its process ends.
+#[test]
+fn leaving_is_not_dying() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let child = sleeper();
+    let (segment, _second, mut health) = job(dir.path(), &child);
+    segment.member_record(1).identity.set_state(MemberState::Left);
+    match health.check(&segment, 1) {
+        Err(Error::PeerGone { dead: 1, how, .. }) => {
+            assert!(how.ends_with("it left the communicator"), "{how}");
+        }
+        other => panic!("{other:?}"),
+    }
+    kill(child);
+    let error = health.check(&segment, 1).unwrap_err().to_string();
+    assert!(error.contains("it left the communicator"), "{error}");
+}
+
+/// A process that took over a dead member's id does not pass for it.
+#[test]
+fn a_reused_id_is_noticed() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let child = sleeper();
+    let (segment, _second, mut health) = job(dir.path(), &child);
+    health.members[1].start_time += 1;
+    assert!(matches!(health.check(&segment, 1), Err(Error::PeerGone { dead: 1, .. })));
+    kill(child);
+}
+
+/// Every verdict survives its packing, and every other word reads as some rank's failure.
+#[test]
+fn words_are_read_back() {
+    for verdict in [Verdict::Dead(0), Verdict::Left(63), Verdict::Timeout(5), Verdict::Failed(1)] {
+        assert_eq!(Verdict::from_word(verdict.to_word(), 64), verdict);
+    }
+    for word in [1, u64::MAX, 9 << 32, (1 << 32) | 500] {
+        let (Verdict::Dead(rank) | Verdict::Left(rank) | Verdict::Timeout(rank) | Verdict::Failed(rank)) =
+            Verdict::from_word(word, 64);
+        assert!(rank < 64, "{word:#x}");
+    }
+}
