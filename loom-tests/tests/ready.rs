@@ -25,7 +25,8 @@ fn header() {
                 assert_eq!(words[HeaderWord::Magic as usize], MAGIC);
                 assert_eq!(words[HeaderWord::LayoutHash as usize], 11);
                 assert_eq!(words[HeaderWord::Generation as usize], 12);
-                assert_eq!(words[HeaderWord::TotalBytes as usize], 13);
+                assert_eq!(words[HeaderWord::Settings as usize], 13);
+                assert_eq!(words[HeaderWord::TotalBytes as usize], geometry.total_bytes());
                 for (word, value) in geometry.to_words() {
                     assert_eq!(words[word as usize], value, "{}", HeaderWord::NAMES[word as usize]);
                 }

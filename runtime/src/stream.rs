@@ -29,6 +29,7 @@ pub struct Stream {
     worker: JoinHandle<Communicator>,
     rank: usize,
     nranks: usize,
+    shares_cores: bool,
 }
 
 /// The result of an operation on a stream, once it is there.
@@ -71,7 +72,7 @@ impl Stream {
             comm
         });
         let worker = worker.map_err(|e| ended(rank, &format!("no thread could be started: {e}")))?;
-        Ok(Self { jobs, worker, rank, nranks })
+        Ok(Self { jobs, worker, rank, nranks, shares_cores: nranks > cores })
     }
 
     /// This rank's number.
@@ -118,6 +119,11 @@ impl Stream {
             let _ = answer.send(work(comm));
         });
         self.jobs.send(job).map_err(|_| ended(self.rank, "its thread is gone"))?;
+        // Where ranks share cores, the worker would first run when this thread next waits; giving the core away once lets
+        // the operation begin while this thread computes on.
+        if self.shares_cores {
+            std::thread::yield_now();
+        }
         Ok(Pending { result, rank: self.rank })
     }
 
