@@ -119,8 +119,8 @@ impl Stream {
             let _ = answer.send(work(comm));
         });
         self.jobs.send(job).map_err(|_| ended(self.rank, "its thread is gone"))?;
-        // Where ranks share cores, the worker would first run when this thread next waits; giving the core away once lets
-        // the operation begin while this thread computes on.
+        // Where ranks share cores, the worker would first run when this thread next waits. Giving the core away
+        // once lets the operation begin while this thread computes on.
         if self.shares_cores {
             std::thread::yield_now();
         }
