@@ -148,6 +148,7 @@ impl Health {
             }
         }
         drop(descriptors);
+        ended.sort_unstable();
         for rank in &ended {
             self.watches[*rank] = Watch::Gone;
         }

@@ -135,7 +135,11 @@ fn attach(spec: &SegmentSpec, rank: u32, deadline: Duration, health: &mut Health
         let left = deadline.saturating_sub(start.elapsed());
         match Segment::attach(spec, rank, left.min(ATTACH_TRY)) {
             Ok(segment) => return Ok(segment),
-            Err(shmring::Error::NotReady { .. }) if left > ATTACH_TRY => health.check_processes()?,
+            Err(shmring::Error::NotReady { .. }) if left > ATTACH_TRY => {
+                // Without a segment there is no verdict to share: a rank that ended at once would be taken for the
+                // cause by those that look a moment later.
+                health.check_processes().inspect_err(|_| std::thread::sleep(5 * ATTACH_TRY))?;
+            }
             Err(shmring::Error::NotReady { path, state, .. }) => {
                 let cause = shmring::Error::NotReady { path, state, waited: deadline };
                 return Err(Error::Segment { rank, cause });
