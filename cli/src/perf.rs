@@ -88,6 +88,8 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
         return measure::rank_main(&spec);
     }
     sizes::ensure_memory(&spec)?;
+    // A bad setting is one error here instead of one of each rank.
+    ringccl::Config::from_env(spec.ranks)?;
     let program = std::env::current_exe().context("cannot find the program's own file")?;
     let mut command = vec![program.into_os_string()];
     command.extend(std::env::args_os().skip(1));

@@ -121,6 +121,18 @@ fn a_failing_rank_takes_all_families_along() {
 }
 
 #[test]
+fn a_full_output_is_told() {
+    // A closed pipe ends the job silently, a full disk does not: the lines of ranks are lost.
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut command = ringccl();
+    command.args(["run", "-n", "2", "--", "/bin/sh", "-c", "echo lost"]);
+    let output = command.stdout(full).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let told = text(&output.stderr);
+    assert!(told.contains("standard output: No space left") && told.lines().count() == 1, "{told}");
+}
+
+#[test]
 fn a_closed_output_ends_the_job() {
     // `ringccl run ... | head -1`: the ranks do not go on for nobody.
     let dir = tempfile::tempdir().unwrap();

@@ -9,8 +9,11 @@ use crate::state::WAIT_MAX;
 use crate::wire::{self, REPLY_BYTES_MAX, REQUEST_BYTES_MAX, Reader, Reply, Request, WireError};
 use crate::{Error, Hello, Secret, Welcome};
 
-/// How much longer than the deadline a rank waits for the server's word about it.
-const ANSWER_MARGIN: Duration = Duration::from_secs(2);
+/// How much longer than the deadline a rank waits for the server's word about it: a quarter, 2 s at most.
+fn answer_margin(deadline: Duration) -> Duration {
+    (deadline / 4).min(Duration::from_secs(2))
+}
+
 /// Longest pause between two attempts to connect.
 const RETRY_PAUSE_MAX: Duration = Duration::from_millis(50);
 
@@ -34,13 +37,13 @@ pub fn join(addr: SocketAddr, secret: &Secret, hello: Hello, deadline: Duration)
     let left = deadline.saturating_sub(started.elapsed());
     let wait_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
     let request = Request::Hello { secret: secret.clone(), wait_ms, hello };
-    stream.set_write_timeout(Some(left + ANSWER_MARGIN)).map_err(lost)?;
+    stream.set_write_timeout(Some(left + answer_margin(deadline))).map_err(lost)?;
     // A server that refuses early may close before all is written: its answer is worth reading.
     let written = wire::write_message(&mut stream, &request, REQUEST_BYTES_MAX);
     if let Err(cause @ WireError::TooLong { .. }) = written {
         return Err(Error::TooLarge { rank, cause });
     }
-    match read_reply(addr, &mut stream, started, deadline + ANSWER_MARGIN)? {
+    match read_reply(addr, &mut stream, started, deadline + answer_margin(deadline))? {
         Reply::Welcome(welcome) => Ok(welcome),
         Reply::Refused(refusal) => Err(refusal.into()),
     }

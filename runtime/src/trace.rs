@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
-/// Events kept; later ones are dropped and counted.
+/// Events kept; later ones are counted, and their number is told when the trace is written.
 const MAX_EVENTS: usize = 1 << 20;
 
 #[derive(Debug, Serialize)]
@@ -40,7 +40,14 @@ struct Args {
 #[derive(Debug)]
 struct Trace {
     dir: PathBuf,
-    events: Mutex<Vec<Event>>,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    events: Vec<Event>,
+    /// Events that found no room.
+    dropped: u64,
 }
 
 fn trace() -> Option<&'static Trace> {
@@ -48,7 +55,7 @@ fn trace() -> Option<&'static Trace> {
     TRACE
         .get_or_init(|| {
             let dir = std::env::var_os("RINGCCL_TRACE").filter(|dir| !dir.is_empty())?;
-            Some(Trace { dir: dir.into(), events: Mutex::new(Vec::new()) })
+            Some(Trace { dir: dir.into(), kept: Mutex::default() })
         })
         .as_ref()
 }
@@ -68,9 +75,11 @@ fn thread_id() -> i32 {
 fn record(trace: &Trace, name: String, begun: &Begun, args: Option<Args>) {
     let dur = begun.since.elapsed().as_nanos() as f64 / 1e3;
     let event = Event { name, ph: "X", ts: begun.ts, dur, pid: std::process::id(), tid: thread_id(), args };
-    let mut events = trace.events.lock().unwrap_or_else(PoisonError::into_inner);
-    if events.len() < MAX_EVENTS {
-        events.push(event);
+    let mut kept = trace.kept.lock().unwrap_or_else(PoisonError::into_inner);
+    if kept.events.len() < MAX_EVENTS {
+        kept.events.push(event);
+    } else {
+        kept.dropped += 1;
     }
 }
 
@@ -125,8 +134,18 @@ pub(crate) fn write(rank: u32) -> Result<(), Error> {
     let Some(trace) = trace() else { return Ok(()) };
     let path = trace.dir.join(format!("trace-{rank}.json"));
     let output = |cause| Error::Output { what: "trace", path: path.display().to_string(), cause };
-    std::fs::create_dir_all(&trace.dir).map_err(output)?;
-    let events = trace.events.lock().unwrap_or_else(PoisonError::into_inner);
-    let text = serde_json::to_string(&*events).map_err(|e| output(e.into()))?;
+    // Only the directory itself is made: a path that does not exist above it is more likely a mistake.
+    match std::fs::create_dir(&trace.dir) {
+        Err(cause) if cause.kind() != std::io::ErrorKind::AlreadyExists => return Err(output(cause)),
+        _ => {}
+    }
+    let kept = trace.kept.lock().unwrap_or_else(PoisonError::into_inner);
+    if kept.dropped > 0 {
+        eprintln!(
+            "ringccl: rank {rank}: the trace keeps {MAX_EVENTS} events; {} later ones are missing",
+            kept.dropped
+        );
+    }
+    let text = serde_json::to_string(&kept.events).map_err(|e| output(e.into()))?;
     std::fs::write(&path, text).map_err(output)
 }

@@ -39,6 +39,27 @@ fn collectives_are_right_under_the_launcher() {
     }
 }
 
+/// The launcher blames the rank at fault and returns its code, although the others have errors about it: a panic that
+/// unwinds through the communicator, with and without a slow backtrace, and a plain exit.
+#[test]
+fn the_launcher_blames_the_rank_at_fault() {
+    for (act, backtrace, code) in [("panic", "1", 101), ("panic", "0", 101), ("quit", "0", 7)] {
+        for _ in 0..4 {
+            let shm = ShmDir::new();
+            let mut command = Command::new(ringccl());
+            command.args(["run", "-n", "3", "--"]).arg(worker()).arg(act);
+            command.env("RINGCCL_SHM_DIR", shm.path()).env("RUST_BACKTRACE", backtrace);
+            let finished = run(command);
+            assert_eq!(finished.code, Some(code), "{act} {backtrace}: {finished:?}");
+            let blamed = finished.stderr.lines().any(|line| {
+                line.starts_with("ringccl: rank 1 (")
+                    && line.contains(&format!("failed first: exit code {code}"))
+            });
+            assert!(blamed, "{act} {backtrace}: {finished:?}");
+        }
+    }
+}
+
 /// Rank 0 that finds MASTER_PORT busy says which port and what to do, at once.
 #[test]
 fn a_busy_port_is_named() {

@@ -192,6 +192,10 @@ impl Keeper {
             self.send(&ready);
         }
         self.drain(&mut buffer);
+        self.flush()?;
+        if let Some(why) = self.output.broken() {
+            self.summary.output_broke(why);
+        }
         if !self.orders.ranks_explain || !self.summary.is_explained() {
             for line in self.summary.lines(&self.orders.ranks, &self.processes) {
                 self.output.own_line(&line);
@@ -359,7 +363,9 @@ impl Keeper {
         for &target in &ready.targets {
             self.output.send(target);
         }
-        if self.output.is_broken() && self.summary.output_broke() {
+        if let Some(why) = self.output.broken()
+            && self.summary.output_broke(why)
+        {
             self.ending.rank_failed(Instant::now(), self.orders.grace);
         }
     }

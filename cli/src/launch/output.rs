@@ -35,7 +35,8 @@ struct Sink {
     target: Target,
     queue: Vec<u8>,
     sent: usize,
-    broken: bool,
+    /// Why nothing more can be written.
+    broken: Option<Errno>,
 }
 
 impl Output {
@@ -82,8 +83,8 @@ impl Output {
         self.sink(target).send();
     }
 
-    /// Whether nobody reads our stdout any more.
-    pub(crate) fn is_broken(&self) -> bool {
+    /// Why nothing more can be written to our stdout, if so.
+    pub(crate) fn broken(&self) -> Option<Errno> {
         self.out.broken
     }
 
@@ -97,7 +98,7 @@ impl Output {
 
 impl Sink {
     fn new(target: Target) -> Self {
-        Self { target, queue: Vec::new(), sent: 0, broken: false }
+        Self { target, queue: Vec::new(), sent: 0, broken: None }
     }
 
     fn pending(&self) -> usize {
@@ -105,7 +106,7 @@ impl Sink {
     }
 
     fn line(&mut self, prefix: &[u8], line: &[u8]) {
-        if !self.broken {
+        if self.broken.is_none() {
             self.queue.extend_from_slice(prefix);
             self.queue.extend_from_slice(line);
             self.queue.push(b'\n');
@@ -122,8 +123,8 @@ impl Sink {
         match written {
             Ok(n) => self.sent += n,
             Err(Errno::EAGAIN | Errno::EINTR) => {}
-            Err(_) => {
-                self.broken = true;
+            Err(errno) => {
+                self.broken = Some(errno);
                 self.sent = self.queue.len();
             }
         }

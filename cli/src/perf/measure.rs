@@ -5,7 +5,7 @@
 //! batched, so that reading the clock does not count.
 
 use super::Spec;
-use super::pattern::{Pattern, Value};
+use super::pattern::{Pattern, Shape, Value};
 use super::table::{Point, Table};
 use anyhow::{Context, Result};
 use half::{bf16, f16};
@@ -76,7 +76,7 @@ fn run<T: Value>(spec: &Spec, comm: &mut Communicator, init_ms: f64) -> Result<u
 struct Bench<'a, T> {
     spec: &'a Spec,
     comm: &'a mut Communicator,
-    pattern: Pattern,
+    pattern: Pattern<T>,
     send: Vec<T>,
     recv: Vec<T>,
 }
@@ -92,7 +92,8 @@ fn buffer<T: Value>(count: usize) -> Result<Vec<T>> {
 impl<'a, T: Value> Bench<'a, T> {
     fn new(spec: &'a Spec, comm: &'a mut Communicator, count: usize) -> Result<Self> {
         let root = (!spec.reduces()).then_some(u64::from(spec.root));
-        let pattern = Pattern { op: spec.op, ranks: u64::from(spec.ranks), root };
+        let shape = Shape { op: spec.op, ranks: u64::from(spec.ranks), root };
+        let pattern = Pattern::new(shape, comm.rank() as u64);
         Ok(Self { spec, comm, pattern, send: buffer(count)?, recv: buffer(count)? })
     }
 
@@ -156,19 +157,17 @@ impl<'a, T: Value> Bench<'a, T> {
         if !self.spec.check {
             return Ok(None);
         }
-        let rank = self.comm.rank() as u64;
-        self.pattern.fill(&mut self.send, rank);
+        self.pattern.fill(&mut self.send);
         if in_place {
-            self.pattern.fill(&mut self.recv, rank);
+            self.pattern.fill(&mut self.recv);
         } else {
             self.recv.fill(T::from_whole(0));
         }
         self.operation(in_place)?;
-        let mut wrong = if self.spec.kind == "barrier" { 0 } else { self.pattern.wrong(&self.recv) };
-        if !in_place && self.spec.kind != "barrier" {
-            // The input must be as it was.
-            let own = Pattern { root: Some(rank), ..self.pattern };
-            wrong += if self.pattern.root.is_some() { own.wrong(&self.send) } else { 0 };
+        let moves = self.spec.kind != "barrier";
+        let mut wrong = if moves { self.pattern.wrong(&self.recv) } else { 0 };
+        if moves && !in_place {
+            wrong += self.pattern.changed(&self.send);
         }
         let mut total = [wrong as i64];
         self.comm.all_reduce_in_place(&mut total, ReduceOp::Sum)?;

@@ -2,6 +2,7 @@
 
 use half::{bf16, f16};
 use ringccl::{DType, Element, ReduceOp};
+use std::cmp::Ordering;
 
 /// An element that can hold small whole numbers exactly.
 pub(super) trait Value: Element + Copy + PartialEq {
@@ -29,72 +30,98 @@ values! {
     bf16, 1 << 8, |x| bf16::from_f32(x as f32), bf16::to_f64;
 }
 
-/// What the ranks hold, and what comes out.
+/// Values repeat after this many elements: a prime, so that no chunk, piece or slot is a multiple of it and
+/// misplaced data shows.
+const PERIOD: usize = 8191;
+
+/// What the ranks hold, and what comes out, for one element type; made once and looked up.
+#[derive(Clone, Debug)]
+pub(super) struct Pattern<T> {
+    input: Vec<T>,
+    expected: Vec<f64>,
+    /// By how much of itself a right result may be off; 0 where it is exact.
+    slack: f64,
+}
+
+/// Which data is meant.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pattern {
+pub(super) struct Shape {
     pub(super) op: ReduceOp,
     pub(super) ranks: u64,
     /// The rank whose data arrives, where nothing is reduced.
     pub(super) root: Option<u64>,
 }
 
-impl Pattern {
-    /// Values go up to here, so that sums over all ranks are exact.
-    fn range<T: Value>(&self) -> u64 {
-        (T::EXACT / self.ranks).clamp(2, 1024)
-    }
-
+impl Shape {
     /// Element `i` of rank `rank`.
     fn input<T: Value>(&self, rank: u64, i: u64) -> u64 {
-        let hash = (i.wrapping_mul(2_654_435_761) ^ rank.wrapping_mul(40_503))
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            >> 40;
+        let mixed = i.wrapping_mul(2_654_435_761) ^ rank.wrapping_mul(40_503);
+        let hash = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
         match (self.op, self.root) {
             // One rank holds 2 or 3, the others 1, so that products stay small.
             (ReduceOp::Prod, None) if (i + rank).is_multiple_of(self.ranks) => 2 + i % 2,
             (ReduceOp::Prod, None) => 1,
-            _ => hash % self.range::<T>(),
+            // Sums over all ranks stay exact.
+            _ => hash % (T::EXACT / self.ranks).clamp(2, 1024),
         }
     }
 
-    pub(super) fn fill<T: Value>(&self, buffer: &mut [T], rank: u64) {
-        for (i, element) in buffer.iter_mut().enumerate() {
-            *element = T::from_whole(self.input::<T>(rank, i as u64));
+    fn expected<T: Value>(&self, i: u64) -> f64 {
+        if let Some(root) = self.root {
+            return self.input::<T>(root, i) as f64;
+        }
+        let all = (0..self.ranks).map(|rank| self.input::<T>(rank, i));
+        match self.op {
+            ReduceOp::Sum => all.sum::<u64>() as f64,
+            ReduceOp::Prod => all.product::<u64>() as f64,
+            ReduceOp::Min => all.min().unwrap_or(0) as f64,
+            ReduceOp::Max => all.max().unwrap_or(0) as f64,
+            ReduceOp::Avg if is_integer::<T>() => (all.sum::<u64>() / self.ranks) as f64,
+            ReduceOp::Avg => all.sum::<u64>() as f64 / self.ranks as f64,
+        }
+    }
+}
+
+fn is_integer<T: Value>() -> bool {
+    matches!(T::DTYPE, DType::I32 | DType::I64)
+}
+
+impl<T: Value> Pattern<T> {
+    /// The data of `rank`.
+    pub(super) fn new(shape: Shape, rank: u64) -> Self {
+        let indices = 0..PERIOD as u64;
+        // Floats multiply each input by 1/n before adding, which rounds once per rank and once per sum.
+        let rounds = shape.op == ReduceOp::Avg && shape.root.is_none() && !is_integer::<T>();
+        let rounds = rounds && !shape.ranks.is_power_of_two();
+        Self {
+            input: indices.clone().map(|i| T::from_whole(shape.input::<T>(rank, i))).collect(),
+            expected: indices.map(|i| shape.expected::<T>(i)).collect(),
+            slack: if rounds { 2.0 * shape.ranks as f64 / T::EXACT as f64 } else { 0.0 },
+        }
+    }
+
+    /// Writes this rank's input.
+    pub(super) fn fill(&self, buffer: &mut [T]) {
+        for part in buffer.chunks_mut(PERIOD) {
+            part.copy_from_slice(&self.input[..part.len()]);
         }
     }
 
     /// How many elements of a result are wrong.
-    pub(super) fn wrong<T: Value>(&self, result: &[T]) -> u64 {
-        let mut wrong = 0;
-        for (i, found) in result.iter().enumerate() {
-            wrong += u64::from(!self.is_right(*found, i as u64));
-        }
-        wrong
-    }
-
-    fn is_right<T: Value>(&self, found: T, i: u64) -> bool {
-        if let Some(root) = self.root {
-            return found == T::from_whole(self.input::<T>(root, i));
-        }
-        let all = (0..self.ranks).map(|rank| self.input::<T>(rank, i));
-        let expected = match self.op {
-            ReduceOp::Sum => all.sum(),
-            ReduceOp::Prod => all.product(),
-            ReduceOp::Min => all.min().unwrap_or(0),
-            ReduceOp::Max => all.max().unwrap_or(0),
-            ReduceOp::Avg => return self.is_average(found, all.sum()),
+    pub(super) fn wrong(&self, result: &[T]) -> u64 {
+        let is_wrong = |(found, right): &(&T, &f64)| {
+            // Written so that a NaN is wrong.
+            let off = (found.to_f64() - **right).abs();
+            !matches!(off.partial_cmp(&(**right * self.slack)), Some(Ordering::Less | Ordering::Equal))
         };
-        found == T::from_whole(expected)
+        let count = |part: &[T]| part.iter().zip(&self.expected).filter(is_wrong).count() as u64;
+        result.chunks(PERIOD).map(count).sum()
     }
 
-    /// Integers divide the sum; floats multiply each input by 1/n first, which rounds once per rank and sum.
-    fn is_average<T: Value>(&self, found: T, sum: u64) -> bool {
-        if matches!(T::DTYPE, DType::I32 | DType::I64) {
-            return found == T::from_whole(sum / self.ranks);
-        }
-        let exact = sum as f64 / self.ranks as f64;
-        let roundings = if self.ranks.is_power_of_two() { 0.0 } else { 2.0 * self.ranks as f64 };
-        (found.to_f64() - exact).abs() <= exact * roundings / T::EXACT as f64
+    /// How many elements of an input buffer are no longer what [`Pattern::fill`] wrote.
+    pub(super) fn changed(&self, buffer: &[T]) -> u64 {
+        let count = |part: &[T]| part.iter().zip(&self.input).filter(|(a, b)| a != b).count() as u64;
+        buffer.chunks(PERIOD).map(count).sum()
     }
 }
 
@@ -106,10 +133,11 @@ mod tests {
     #[test]
     fn wrong_elements_are_counted() {
         for op in ReduceOp::ALL {
-            let pattern = Pattern { op, ranks: 4, root: None };
+            let shape = Shape { op, ranks: 4, root: None };
+            let pattern = Pattern::<f32>::new(shape, 0);
             let mut inputs = [[0f32; 100]; 4];
             for (rank, input) in inputs.iter_mut().enumerate() {
-                pattern.fill(input, rank as u64);
+                Pattern::new(shape, rank as u64).fill(input);
             }
             let mut result: Vec<f32> = (0..100)
                 .map(|i| {
@@ -128,5 +156,31 @@ mod tests {
             result[99] = f32::NAN;
             assert_eq!(pattern.wrong(&result), 2, "{op:?}");
         }
+    }
+
+    /// Data that is shifted, doubled, missing or another rank's is seen in every type.
+    #[test]
+    fn misplaced_data_shows() {
+        fn check<T: Value>() {
+            let shape = Shape { op: ReduceOp::Sum, ranks: 64, root: Some(3) };
+            let mut right = vec![T::from_whole(0); 3 * PERIOD];
+            Pattern::<T>::new(shape, 3).fill(&mut right);
+            let pattern = Pattern::<T>::new(shape, 0);
+            assert_eq!(pattern.wrong(&right), 0);
+            for shift in [1, 64, 4096, 32_768 % right.len()] {
+                let mut shifted = right.clone();
+                shifted.rotate_left(shift);
+                assert!(pattern.wrong(&shifted) > PERIOD as u64 / 4, "{:?} by {shift}", T::DTYPE);
+            }
+            let mut others = right.clone();
+            Pattern::<T>::new(shape, 4).fill(&mut others);
+            assert!(pattern.wrong(&others) > PERIOD as u64 / 4, "{:?}", T::DTYPE);
+        }
+        check::<f32>();
+        check::<f64>();
+        check::<i32>();
+        check::<i64>();
+        check::<f16>();
+        check::<bf16>();
     }
 }

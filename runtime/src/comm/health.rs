@@ -66,12 +66,19 @@ pub(crate) struct Health {
     members: Vec<Member>,
     watches: Vec<Watch>,
     rank: u32,
+    /// Whether this rank has held back an error for its cause already.
+    held_back: bool,
 }
+
+/// How long an error about another rank is held back for that rank to end by itself.
+const CAUSE_ENDS: Duration = Duration::from_millis(200);
+/// How long after that, so that whoever watches the processes sees them end in this order.
+const CAUSE_IS_SEEN: Duration = Duration::from_millis(20);
 
 impl Health {
     pub(crate) fn new(members: Vec<Member>, rank: u32) -> Self {
         let watches = members.iter().map(|_| Watch::Unknown).collect();
-        Self { members, watches, rank }
+        Self { members, watches, rank, held_back: false }
     }
 
     pub(crate) fn members(&self) -> &[Member] {
@@ -153,6 +160,31 @@ impl Health {
             self.watches[*rank] = Watch::Gone;
         }
         ended.into_iter().map(|rank| rank as u32).collect()
+    }
+
+    /// Holds back an error that another rank has caused, once, until that rank's process has had the time to say what
+    /// is wrong and end: a launcher takes the first to end for the cause.
+    #[cold]
+    pub(crate) fn let_cause_go_first(&mut self, error: &Error) {
+        let (Error::PeerGone { dead: cause, .. } | Error::Aborted { by: cause, .. }) = *error else { return };
+        let in_this_process = self.members[cause as usize].pid == self.members[self.rank as usize].pid;
+        if in_this_process || std::mem::replace(&mut self.held_back, true) {
+            return;
+        }
+        let watch = &mut self.watches[cause as usize];
+        if matches!(watch, Watch::Unknown) {
+            *watch = open(&self.members[cause as usize]);
+        }
+        match watch {
+            Watch::Process(fd) => {
+                let timeout = PollTimeout::try_from(CAUSE_ENDS).unwrap_or(PollTimeout::ZERO);
+                // Ended, still there, or interrupted: the error is told now in each case.
+                let _ = poll(&mut [PollFd::new(fd.as_fd(), PollFlags::POLLIN)], timeout);
+            }
+            Watch::Gone => {}
+            Watch::Table | Watch::Unknown => std::thread::sleep(CAUSE_ENDS),
+        }
+        std::thread::sleep(CAUSE_IS_SEEN);
     }
 
     fn describe(&self, rank: u32, how: &str) -> String {

@@ -43,7 +43,20 @@ fn number(name: &'static str, max: u32) -> Result<u32, Error> {
 }
 
 /// Communicators made from the environment so far: each has a group of its own, in the order of their making.
+static FROM_ENV: Mutex<u64> = Mutex::new(0);
+/// Communicators of this process so far, however made.
 static MADE: Mutex<u64> = Mutex::new(0);
+
+fn next(counter: &Mutex<u64>) -> u64 {
+    let mut made = counter.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    *made += 1;
+    *made
+}
+
+/// Counts one more communicator of this process.
+pub(super) fn count() -> u64 {
+    next(&MADE)
+}
 
 impl Bootstrap {
     /// From `RINGCCL_RENDEZVOUS` and `RINGCCL_SECRET`, which `ringccl run` sets, or from `MASTER_ADDR` and
@@ -52,11 +65,7 @@ impl Bootstrap {
         let rank = number("RANK", 1 << 20)?;
         let nranks = number("WORLD_SIZE", 1 << 20)?;
         check_ranks(rank, nranks)?;
-        let group = {
-            let mut made = MADE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            *made += 1;
-            format!("env-{made}")
-        };
+        let group = format!("env-{}", next(&FROM_ENV));
         if let Ok(addr) = var("RINGCCL_RENDEZVOUS") {
             let addr = resolve("RINGCCL_RENDEZVOUS", addr)?;
             let secret = Secret::from_hex(&var("RINGCCL_SECRET")?)?;

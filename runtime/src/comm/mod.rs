@@ -37,6 +37,8 @@ pub struct Communicator {
     rank: u32,
     nranks: u32,
     job: u64,
+    /// Communicators that this process had made when this one was done, itself included.
+    number: u64,
     /// Operations begun; the first is 1.
     seqno: u64,
     tally: Tally,
@@ -74,6 +76,9 @@ impl Communicator {
     pub fn from_env() -> Result<Self, Error> {
         let bootstrap = Bootstrap::from_env()?;
         let config = Config::from_env(bootstrap.nranks)?;
+        if let Some(path) = &config.report {
+            report::check_path(path)?;
+        }
         Self::join(bootstrap, config)
     }
 
@@ -98,6 +103,7 @@ impl Communicator {
             health: joined.health,
             shm: joined.shm,
             job: joined.job,
+            number: init::count(),
             config,
             limits,
             rank,
@@ -300,7 +306,9 @@ impl Communicator {
     unsafe fn run(&mut self, call: Call, input: *const u8, output: *mut u8) -> Result<(), Error> {
         let word = self.shm.segment.header().aborted();
         if word != 0 {
-            return Err(health::explain(word, &self.health, self.seqno));
+            let error = health::explain(word, &self.health, self.seqno);
+            self.health.let_cause_go_first(&error);
+            return Err(error);
         }
         if call.count == 0 && call.kind != Kind::Barrier {
             return Ok(());
@@ -398,11 +406,10 @@ impl Communicator {
         let verdict = Verdict::Failed(self.rank);
         let standing = health::end(&self.shm.segment, verdict, &self.health, self.seqno);
         let first = self.shm.segment.header().aborted() == verdict.to_word();
-        Err(if first || matches!(own, Error::PeerGone { .. } | Error::Timeout { .. }) {
-            own
-        } else {
-            standing
-        })
+        let own_stands = first || matches!(own, Error::PeerGone { .. } | Error::Timeout { .. });
+        let error = if own_stands { own } else { standing };
+        self.health.let_cause_go_first(&error);
+        Err(error)
     }
 
     /// Publishes the counters, for small operations only now and then.
@@ -422,7 +429,7 @@ impl Communicator {
         let together = self.barrier();
         let report = match &self.config.report {
             Some(path) if self.rank == 0 => {
-                report::write(path, &self.shm.segment, self.health.members(), self.job)
+                report::write(path, &self.shm.segment, self.health.members(), self.job, self.number)
             }
             _ => Ok(()),
         };

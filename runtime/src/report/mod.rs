@@ -13,6 +13,8 @@ use shmring::segment::Segment;
 use shmring::sync::Ordering;
 use shmring::wait::WaitStats;
 use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::{self, Write};
 use std::path::Path;
 
 /// The words of a member's record, by position.
@@ -190,7 +192,7 @@ fn node_entries(ranks: &[Rank]) -> Vec<Node> {
     nodes
 }
 
-fn build(segment: &Segment, members: &[Member], job: u64) -> Report {
+fn build(segment: &Segment, members: &[Member], job: u64, communicators: u64) -> Report {
     let records: Vec<&MemberRecord> = (0..members.len() as u32).map(|r| segment.member_record(r)).collect();
     let ranks: Vec<Rank> =
         members.iter().zip(&records).enumerate().map(|(r, (m, record))| rank_entry(r, m, record)).collect();
@@ -213,7 +215,7 @@ fn build(segment: &Segment, members: &[Member], job: u64) -> Report {
             mode: "simulate",
             world_size: members.len(),
             node_count: nodes.len(),
-            communicators: 1,
+            communicators,
             coordinator_transport: "tcp",
             name: file.as_ref().map(|f| f.name().to_string()),
             default_backend: file.as_ref().map(|f| f.default_backend().to_string()),
@@ -228,13 +230,45 @@ fn build(segment: &Segment, members: &[Member], job: u64) -> Report {
 }
 
 /// Writes the report of all ranks to `path`, whole or not at all.
-pub(crate) fn write(path: &Path, segment: &Segment, members: &[Member], job: u64) -> Result<(), Error> {
+///
+/// `communicators`: how many this process has made so far.
+pub(crate) fn write(
+    path: &Path,
+    segment: &Segment,
+    members: &[Member],
+    job: u64,
+    communicators: u64,
+) -> Result<(), Error> {
     let output = |cause| Error::Output { what: "report", path: path.display().to_string(), cause };
-    let text = serde_json::to_string_pretty(&build(segment, members, job)).map_err(|e| output(e.into()))?;
-    if let Some(parent) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
-        std::fs::create_dir_all(parent).map_err(output)?;
-    }
-    let partial = path.with_extension("json.partial");
-    std::fs::write(&partial, text + "\n").map_err(output)?;
-    std::fs::rename(&partial, path).map_err(output)
+    let text = serde_json::to_string_pretty(&build(segment, members, job, communicators))
+        .map_err(|e| output(e.into()))?;
+    put_file(path, (text + "\n").as_bytes()).map_err(output)
 }
+
+/// Replaces a regular file, or makes it, in one step; writes into anything else that is there (a pipe, a device).
+fn put_file(path: &Path, text: &[u8]) -> io::Result<()> {
+    match std::fs::metadata(path) {
+        Ok(there) if !there.is_file() => return OpenOptions::new().write(true).open(path)?.write_all(text),
+        _ => {}
+    }
+    let Some(name) = path.file_name() else { return Err(io::ErrorKind::InvalidFilename.into()) };
+    // A name of its own per process: two jobs may be told the same path.
+    let partial = path.with_file_name(format!(".{}.{}.partial", name.display(), std::process::id()));
+    let written = std::fs::write(&partial, text).and_then(|()| std::fs::rename(&partial, path));
+    // What could not be put in place is not left beside it; the first error is the one to tell.
+    written.inspect_err(|_| drop(std::fs::remove_file(&partial)))
+}
+
+/// An early answer for a path whose directory does not exist: before the run instead of after it.
+pub(crate) fn check_path(path: &Path) -> Result<(), Error> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match std::fs::metadata(parent) {
+        Ok(there) if there.is_dir() => Ok(()),
+        Ok(_) => Err(io::ErrorKind::NotADirectory.into()),
+        Err(cause) => Err(cause),
+    }
+    .map_err(|cause| Error::Output { what: "report", path: path.display().to_string(), cause })
+}
+
+#[cfg(test)]
+mod tests;

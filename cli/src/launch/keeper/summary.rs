@@ -1,5 +1,6 @@
 //! What the job came to: the exit code, and for a failed job which rank failed first and how.
 
+use nix::errno::Errno;
 use nix::libc::SIGPIPE;
 use nix::sys::signal::Signal;
 
@@ -19,7 +20,7 @@ pub(super) struct Summary {
 #[derive(Clone, Copy, Debug)]
 enum Cause {
     Rank { rank: usize, exit: Exit, after: Option<Signal> },
-    OutputBroke,
+    OutputBroke(Errno),
 }
 
 impl Summary {
@@ -28,10 +29,10 @@ impl Summary {
         self.cause.get_or_insert(Cause::Rank { rank, exit, after });
     }
 
-    /// Nobody reads our output; `true` if that is the first thing that went wrong.
-    pub(super) fn output_broke(&mut self) -> bool {
+    /// Our stdout takes no more; `true` if that is the first thing that went wrong.
+    pub(super) fn output_broke(&mut self, why: Errno) -> bool {
         let first = self.cause.is_none();
-        self.cause.get_or_insert(Cause::OutputBroke);
+        self.cause.get_or_insert(Cause::OutputBroke(why));
         first
     }
 
@@ -59,7 +60,8 @@ impl Summary {
             _ if self.killed_by_user => Exit::Signal(Signal::SIGINT).code(),
             None => 0,
             Some(Cause::Rank { exit, .. }) => exit.code(),
-            Some(Cause::OutputBroke) => 128 + u8::try_from(SIGPIPE).unwrap_or(0),
+            Some(Cause::OutputBroke(Errno::EPIPE)) => 128 + u8::try_from(SIGPIPE).unwrap_or(0),
+            Some(Cause::OutputBroke(_)) => 1,
         }
     }
 
@@ -68,7 +70,18 @@ impl Summary {
         if self.killed_by_user {
             return vec![b"ringccl: interrupted twice; all ranks were killed".to_vec()];
         }
-        let Some(Cause::Rank { rank, exit, after }) = self.cause else { return Vec::new() };
+        let (rank, exit, after) = match self.cause {
+            Some(Cause::Rank { rank, exit, after }) => (rank, exit, after),
+            // A reader that has gone wants no message; anything else it would like to know.
+            None | Some(Cause::OutputBroke(Errno::EPIPE)) => return Vec::new(),
+            Some(Cause::OutputBroke(why)) => {
+                let text = format!(
+                    "ringccl: cannot write to standard output: {}; lines of ranks are lost",
+                    why.desc()
+                );
+                return vec![text.into_bytes()];
+            }
+        };
         let how = match exit {
             Exit::Code(code) => format!("exit code {code}"),
             Exit::Signal(signal) => format!("killed by {signal}"),
@@ -110,7 +123,7 @@ mod tests {
         assert_eq!((summary.code(), lines(&summary).as_str()), (0, ""));
         summary.rank_failed(0, Exit::Signal(Signal::SIGSEGV));
         summary.rank_failed(0, Exit::Code(3));
-        assert!(!summary.output_broke());
+        assert!(!summary.output_broke(Errno::EPIPE));
         assert_eq!(summary.code(), 139);
         let expected =
             "ringccl: rank 0 (pid 42, node n7) failed first: killed by SIGSEGV; its last lines:\n    boom\n";
@@ -137,7 +150,12 @@ mod tests {
     fn a_closed_stdout_counts_as_sigpipe() {
         // `ringccl run ... | head` ends like any other command before `head`.
         let mut summary = Summary::default();
-        assert!(summary.output_broke());
+        assert!(summary.output_broke(Errno::EPIPE));
         assert_eq!((summary.code(), lines(&summary).as_str()), (141, ""));
+        // A full disk is no such thing: it is told.
+        let mut summary = Summary::default();
+        assert!(summary.output_broke(Errno::ENOSPC));
+        assert_eq!(summary.code(), 1);
+        assert!(lines(&summary).contains("standard output: No space left"), "{}", lines(&summary));
     }
 }

@@ -24,6 +24,10 @@ enum Act {
     Late,
     /// Rank 1 leaves after the first operation; the others go on.
     Leave,
+    /// Rank 1 panics after the first operation, with its communicator alive; the others go on.
+    Panic,
+    /// Rank 1 ends with exit code 7 in the same place.
+    Quit,
     /// A small and a large operation, and the memory after each.
     Memory,
 }

@@ -1,7 +1,7 @@
 //! What a worker does with its communicator.
 
 use super::{Act, Args, say};
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use ringccl::{Communicator, ReduceOp};
@@ -32,12 +32,24 @@ pub(super) fn run(args: &Args, rank: u32, mut comm: Communicator) -> anyhow::Res
         }
         Act::Late => late(args, rank, comm),
         Act::Leave => leave(args, rank, comm),
+        Act::Panic => fail(rank, comm, || panic!("on purpose")),
+        Act::Quit => fail(rank, comm, || std::process::exit(7)),
         Act::Memory => memory(rank, comm),
     }
 }
 
 fn done(comm: &Communicator, cpu_ms: f64, shared: (u64, u64)) -> Event {
     Event::Done { cpu_ms, sleeps: comm.wait_stats().sleeps, shared_small: shared.0, shared_large: shared.1 }
+}
+
+/// Rank 1 fails between two operations; nobody gets through the second.
+fn fail(rank: u32, mut comm: Communicator, how: impl FnOnce()) -> anyhow::Result<()> {
+    comm.barrier()?;
+    if rank == 1 {
+        how();
+    }
+    comm.barrier()?;
+    bail!("a barrier without rank 1")
 }
 
 /// Integers, so that the sum is exact whatever the order of the ranks.
