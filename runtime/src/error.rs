@@ -81,10 +81,8 @@ pub enum Error {
         /// Where each late rank stands.
         standing: String,
     },
-    /// Another rank ended the communicator.
-    #[error(
-        "rank {by} has ended this communicator after an error of its own ({reason}); rank {rank} was at operation {seqno}"
-    )]
+    /// A rank ended the communicator: another one, or this one's program by an abort handle.
+    #[error("rank {by} has ended this communicator {reason}; rank {rank} was at operation {seqno}")]
     Aborted {
         /// The rank that ended it.
         by: u32,
@@ -143,9 +141,11 @@ impl Error {
             Self::OtherHost { .. } | Self::StreamEnded { .. } => ErrorClass::InvalidUsage,
             Self::Rendezvous(_) | Self::Output { .. } => ErrorClass::System,
             Self::Segment { cause, .. } => match cause {
-                Shm::Exists { .. } | Shm::NoSpace { .. } | Shm::Io { .. } | Shm::NotPrivate { .. } => {
-                    ErrorClass::System
-                }
+                Shm::Exists { .. }
+                | Shm::NoSpace { .. }
+                | Shm::Memory { .. }
+                | Shm::Io { .. }
+                | Shm::NotPrivate { .. } => ErrorClass::System,
                 Shm::NotReady { .. } => ErrorClass::Timeout,
                 Shm::Geometry { .. } | Shm::Mismatch { .. } | Shm::RoleTaken { .. } => {
                     ErrorClass::InvalidUsage

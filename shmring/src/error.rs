@@ -47,6 +47,14 @@ pub enum Error {
         /// The system's answer.
         cause: io::Error,
     },
+    /// The operating system gave no memory for a segment inside of one process.
+    #[error("cannot have {bytes} bytes of memory for a segment: {cause}; use fewer ranks or channels")]
+    Memory {
+        /// Bytes that were asked for.
+        bytes: u64,
+        /// The system's answer.
+        cause: io::Error,
+    },
     /// The segment was not there, not whole or not ready when the deadline passed.
     #[error(
         "segment `{}` was {state} after {waited:?}: its creator died or is slow; start again, with a longer \

@@ -29,6 +29,7 @@
 //! # }
 //! ```
 
+pub mod clock;
 pub mod doorbell;
 mod error;
 mod futex;

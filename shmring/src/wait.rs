@@ -1,5 +1,6 @@
 //! Waiting: spin while a core is there for the peer, then yield, then sleep on the doorbell.
 
+use crate::clock::now;
 use crate::doorbell::{Awaits, Bell, Sleepers};
 use crate::sync::{spin_hint, yield_core};
 use std::time::{Duration, Instant};
@@ -146,9 +147,9 @@ impl Waiter {
         poll: &mut impl FnMut() -> Result<Option<Awaits>, E>,
         mut check: impl FnMut(Duration) -> Result<(), E>,
     ) -> Result<(), E> {
-        let start = Instant::now();
+        let start = now();
         let outcome = self.yield_then_sleep(bell, sleepers, start, poll, &mut check);
-        let waited = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let waited = u64::try_from((now() - start).as_nanos()).unwrap_or(u64::MAX);
         self.stats.waits += 1;
         self.stats.total_ns = self.stats.total_ns.saturating_add(waited);
         self.stats.longest_ns = self.stats.longest_ns.max(waited);
@@ -167,7 +168,7 @@ impl Waiter {
         let mut awaits = loop {
             let Some(awaits) = poll()? else { return Ok(()) };
             // The clock is read on every fourth look: a look takes from half a microsecond up.
-            if self.yield_for.is_zero() || (looks % 4 == 3 && start.elapsed() >= self.yield_for) {
+            if self.yield_for.is_zero() || (looks % 4 == 3 && (now() - start) >= self.yield_for) {
                 break awaits;
             }
             self.stats.yields += 1;
@@ -175,12 +176,12 @@ impl Waiter {
             looks += 1;
         };
         loop {
-            check(start.elapsed())?;
+            check(now() - start)?;
             self.stats.sleeps += 1;
             let found = bell.sleep(sleepers, self.policy.nap, awaits, &mut *poll)?;
             let next = if found.is_some() { poll()? } else { None };
             let Some(next) = next else {
-                self.adapt(start.elapsed());
+                self.adapt(now() - start);
                 return Ok(());
             };
             awaits = next;

@@ -110,7 +110,8 @@ fn stop_is_a_timeout() {
         let (class, error, at_ns) = ended.failure();
         match class {
             "Timeout" => {
-                assert!(error.contains("rank 1 ") && error.contains("RINGCCL_TIMEOUT_MS"), "{error}");
+                assert!(error.contains("rank 1 ") && error.contains(" is stopped: "), "{error}");
+                assert!(error.contains("RINGCCL_TIMEOUT_MS"), "{error}");
                 assert!(at_ns - stopped_ns >= 450_000_000, "after {} ns", at_ns - stopped_ns);
                 named += 1;
             }

@@ -133,6 +133,24 @@ impl Bootstrap {
     }
 }
 
+/// Makes a communicator's parts for ranks that all live in this process, over memory that only it has.
+pub(super) fn join_in_process(nranks: u32, config: &Config) -> Result<Vec<Joined>, Error> {
+    check_ranks(0, nranks)?;
+    let geometry = config.geometry(nranks);
+    let segments = Segment::in_memory(&geometry).map_err(|cause| Error::Segment { rank: 0, cause })?;
+    let node = var("RINGCCL_NODE").unwrap_or_else(|_| "node0".into());
+    let first = Member::current(&node, 0)?;
+    let members: Vec<Member> = (0..nranks).map(|local_rank| Member { local_rank, ..first.clone() }).collect();
+    // As random as a job of processes: half of what a secret has.
+    let job = u64::from_str_radix(&Secret::random()?.to_hex()[..16], 16).unwrap_or(0);
+    let parts = segments.into_iter().enumerate().map(|(rank, segment)| Joined {
+        shm: Shm::new(segment),
+        health: Health::new(members.clone(), rank as u32),
+        job,
+    });
+    Ok(parts.collect())
+}
+
 /// Attaches by tries of this length.
 const ATTACH_TRY: Duration = Duration::from_millis(20);
 

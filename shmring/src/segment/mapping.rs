@@ -1,6 +1,7 @@
 //! The one place that holds the base address of a segment.
 
 use crate::error::Error;
+use crate::layout::PAGE;
 use memmap2::{MmapOptions, MmapRaw};
 use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, fallocate};
@@ -9,12 +10,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::ptr::NonNull;
 
-/// A shared mapping of a whole segment file, with the file kept open to commit ranges of it.
+/// A mapping of a whole segment: of its file, or of memory that only this process has.
 #[derive(Debug)]
 pub(super) struct Mapping {
     map: MmapRaw,
-    file: File,
-    path: PathBuf,
+    /// The file, kept open to commit ranges of it.
+    file: Option<(File, PathBuf)>,
 }
 
 impl Mapping {
@@ -25,7 +26,15 @@ impl Mapping {
         let map = MmapOptions::new().len(len).map_raw(&file).map_err(io)?;
         // A core dump of a rank need not contain every other rank's slots; a refusal changes nothing.
         let _ = map.advise(memmap2::Advice::DontDump);
-        Ok(Self { map, file, path })
+        Ok(Self { map, file: Some((file, path)) })
+    }
+
+    /// `bytes` of zeroed memory, which take room as they are touched.
+    pub(super) fn in_memory(bytes: u64) -> Result<Self, Error> {
+        let fail = |cause| Error::Memory { bytes, cause };
+        let len = usize::try_from(bytes).map_err(|_| fail(std::io::ErrorKind::OutOfMemory.into()))?;
+        let map = MmapOptions::new().len(len).no_reserve_swap().map_anon().map_err(fail)?;
+        Ok(Self { map: map.into(), file: None })
     }
 
     /// The address `offset` bytes into the segment.
@@ -47,18 +56,33 @@ impl Mapping {
     ///
     /// Harmless when they have some already: content stays as it is.
     pub(super) fn commit(&self, offset: u64, bytes: u64) -> Result<(), Error> {
-        reserve(&self.file, &self.path, offset, bytes)?;
+        let Some((file, path)) = &self.file else { return Ok(()) };
+        reserve(file, path, offset, bytes)?;
         // Faulting pages in later, one by one, would cost a microsecond each in the middle of an operation.
         // Kernels before 5.14 do not know the advice; then the pages come one by one.
         let _ = self.map.advise_range(memmap2::Advice::PopulateWrite, offset as usize, bytes as usize);
         Ok(())
     }
 
-    /// Bytes of memory behind the file now.
+    /// Bytes of memory behind the segment now.
     pub(super) fn committed_bytes(&self) -> Result<u64, Error> {
-        let io = |cause| Error::Io { what: "read the size of", path: self.path.clone(), cause };
+        let Some((file, path)) = &self.file else { return self.resident_bytes() };
+        let io = |cause| Error::Io { what: "read the size of", path: path.clone(), cause };
         // st_blocks counts units of 512 bytes, whatever the file system's block size.
-        Ok(self.file.metadata().map_err(io)?.blocks() * 512)
+        Ok(file.metadata().map_err(io)?.blocks() * 512)
+    }
+
+    /// Bytes of the pages that have been touched.
+    fn resident_bytes(&self) -> Result<u64, Error> {
+        let mut pages = vec![0u8; self.map.len().div_ceil(PAGE as usize)];
+        // SAFETY: the range is this mapping, which is live and starts on a page; there is a byte for each page.
+        let answer =
+            unsafe { libc::mincore(self.map.as_mut_ptr().cast(), self.map.len(), pages.as_mut_ptr()) };
+        if answer != 0 {
+            let cause = std::io::Error::last_os_error();
+            return Err(Error::Memory { bytes: self.map.len() as u64, cause });
+        }
+        Ok(pages.iter().filter(|page| **page & 1 == 1).count() as u64 * PAGE)
     }
 }
 

@@ -55,25 +55,52 @@ pub struct Segment {
 }
 
 impl Segment {
+    /// A segment that only this process has: the views of all members, in order, each attached.
+    ///
+    /// # Errors
+    /// [`Error::Geometry`], [`Error::Memory`].
+    pub fn in_memory(geometry: &Geometry) -> Result<Vec<Self>, Error> {
+        geometry.validate()?;
+        let mapping = Arc::new(Mapping::in_memory(geometry.total_bytes())?);
+        let views = (0..geometry.members).map(|member| {
+            let mapping = Arc::<Mapping>::clone(&mapping);
+            let segment = Self { mapping, geometry: *geometry, member, _name: None };
+            segment.announce();
+            segment
+        });
+        Ok(views.collect())
+    }
+
     fn join(mapping: Mapping, spec: &SegmentSpec, member: u32, name: Option<name::NameGuard>) -> Self {
         let segment = Self { mapping: Arc::new(mapping), geometry: spec.geometry, member, _name: name };
-        let identity = &segment.member_record(member).identity;
+        if segment.announce() == spec.geometry.members {
+            name::remove(&spec.path());
+        }
+        segment
+    }
+
+    /// Another view of the same member: for threads that end or watch what this one does.
+    #[must_use]
+    pub fn view(&self) -> Self {
+        let mapping = Arc::<Mapping>::clone(&self.mapping);
+        Self { mapping, geometry: self.geometry, member: self.member, _name: None }
+    }
+
+    /// Writes this member's record; how many have attached with it.
+    fn announce(&self) -> u32 {
+        let identity = &self.member_record(self.member).identity;
         let pid = std::process::id();
         // ORDERING: Relaxed; `set_state` publishes both.
         identity.pid.store(pid.into(), Ordering::Relaxed);
         identity.start_time.store(process_start_time(pid).unwrap_or(0), Ordering::Relaxed);
         identity.set_state(MemberState::Here);
         // ORDERING: AcqRel; whoever counts to the end has seen every earlier member's record.
-        let attached = segment.header().attached.0.fetch_add(1, Ordering::AcqRel) + 1;
-        if attached == spec.geometry.members {
-            name::remove(&spec.path());
-        }
-        segment
+        self.header().attached.0.fetch_add(1, Ordering::AcqRel) + 1
     }
 
     /// Whether every member has attached; from then on no name is left and nobody else can join.
     pub fn is_complete(&self) -> bool {
-        // ORDERING: Acquire pairs with the AcqRel in `join`.
+        // ORDERING: Acquire pairs with the AcqRel in `announce`.
         self.header().attached.0.load(Ordering::Acquire) >= self.geometry.members
     }
 

@@ -54,9 +54,10 @@ impl SegmentName {
 
 /// When `pid` started, in clock ticks since boot; `None` if there is no such process.
 pub fn process_start_time(pid: u32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // Lossy, since a process may give itself a name of any bytes.
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     // The command's name is in parentheses and may hold spaces; start time is the 20th field after it.
-    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
+    String::from_utf8_lossy(&stat).rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
 /// Inode of this process's pid namespace.

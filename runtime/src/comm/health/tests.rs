@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::Config;
-use shmring::segment::{SegmentName, SegmentSpec};
+use shmring::segment::{SegmentName, SegmentSpec, process_start_time};
 use std::process::{Child, Command};
 
 /// A process that has a pid and a start time, alive until killed.
@@ -89,7 +89,9 @@ fn a_reused_id_is_noticed() {
     let dir = tempfile::tempdir_in("/dev/shm").unwrap();
     let child = sleeper();
     let (segment, _second, mut health) = job(dir.path(), &child);
-    health.members[1].start_time += 1;
+    let mut members = health.members().to_vec();
+    members[1].start_time += 1;
+    health = Health::new(members, 0);
     assert!(matches!(health.check(&segment, 1), Err(Error::PeerGone { dead: 1, .. })));
     kill(child);
 }
@@ -97,12 +99,17 @@ fn a_reused_id_is_noticed() {
 /// Every verdict survives its packing, and every other word reads as some rank's failure.
 #[test]
 fn words_are_read_back() {
-    for verdict in [Verdict::Dead(0), Verdict::Left(63), Verdict::Timeout(5), Verdict::Failed(1)] {
+    for verdict in
+        [Verdict::Dead(0), Verdict::Left(63), Verdict::Timeout(5), Verdict::Failed(1), Verdict::Aborted(2)]
+    {
         assert_eq!(Verdict::from_word(verdict.to_word(), 64), verdict);
     }
     for word in [1, u64::MAX, 9 << 32, (1 << 32) | 500] {
-        let (Verdict::Dead(rank) | Verdict::Left(rank) | Verdict::Timeout(rank) | Verdict::Failed(rank)) =
-            Verdict::from_word(word, 64);
+        let (Verdict::Dead(rank)
+        | Verdict::Left(rank)
+        | Verdict::Timeout(rank)
+        | Verdict::Failed(rank)
+        | Verdict::Aborted(rank)) = Verdict::from_word(word, 64);
         assert!(rank < 64, "{word:#x}");
     }
 }

@@ -1,0 +1,30 @@
+//! Ending a communicator from another thread.
+
+use super::health::Verdict;
+use shmring::segment::Segment;
+use std::sync::Arc;
+
+/// Ends a communicator: every rank that waits in it wakes up and returns an error, every later call does.
+///
+/// It may outlive the communicator; then it ends nothing on this rank and still ends the others.
+#[derive(Clone, Debug)]
+pub struct AbortHandle {
+    segment: Arc<Segment>,
+}
+
+impl AbortHandle {
+    pub(super) fn new(segment: Segment) -> Self {
+        Self { segment: Arc::new(segment) }
+    }
+
+    /// Ends the communicator on every rank, unless it has ended already. Returns at once.
+    pub fn abort(&self) {
+        self.segment.header().abort(Verdict::Aborted(self.segment.member()).to_word());
+        self.segment.ring_all();
+    }
+
+    /// Whether the communicator has ended, by this or anything else.
+    pub fn is_aborted(&self) -> bool {
+        self.segment.header().aborted() != 0
+    }
+}

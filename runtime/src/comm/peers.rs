@@ -1,0 +1,130 @@
+//! The processes of a communicator's ranks, and which of them have ended.
+
+use coordinator_lite::Member;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use shmring::clock;
+use shmring::segment::process_start_time;
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+/// A watch on one peer's process.
+#[derive(Debug)]
+enum Watch {
+    /// Not looked at yet.
+    Unknown,
+    /// It is this process: its end is nobody's concern any more.
+    Own,
+    /// Readable when the process has ended.
+    Process(OwnedFd),
+    /// No descriptor could be had: the process table is asked instead.
+    Table,
+    /// Known to be gone.
+    Gone,
+}
+
+/// Watches the processes of all peers; opened when a wait first gets long.
+#[derive(Debug)]
+pub(crate) struct Peers {
+    members: Vec<Member>,
+    watches: Vec<Watch>,
+}
+
+impl Peers {
+    pub(crate) fn new(members: Vec<Member>) -> Self {
+        let watches = members.iter().map(|_| Watch::Unknown).collect();
+        Self { members, watches }
+    }
+
+    pub(crate) fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    /// The process id of a rank.
+    pub(crate) fn pid(&self, rank: u32) -> u32 {
+        self.members[rank as usize].pid
+    }
+
+    /// Whether a rank lives in the calling process.
+    pub(crate) fn is_own(&self, rank: u32) -> bool {
+        self.pid(rank) == std::process::id()
+    }
+
+    /// The ranks whose processes have ended, in order.
+    pub(crate) fn gone(&mut self) -> Vec<u32> {
+        for (member, watch) in self.members.iter().zip(&mut self.watches) {
+            if matches!(watch, Watch::Unknown) {
+                *watch = open(member);
+            }
+        }
+        let mut ended = Vec::new();
+        let (mut descriptors, mut watched) = (Vec::new(), Vec::new());
+        for (rank, watch) in self.watches.iter().enumerate() {
+            match watch {
+                Watch::Process(fd) => {
+                    descriptors.push(PollFd::new(fd.as_fd(), PollFlags::POLLIN));
+                    watched.push(rank);
+                }
+                Watch::Gone => ended.push(rank),
+                Watch::Table if !is_running(&self.members[rank]) => ended.push(rank),
+                Watch::Own | Watch::Table | Watch::Unknown => {}
+            }
+        }
+        // An interrupted poll is repeated by the next check.
+        if poll(&mut descriptors, PollTimeout::ZERO).is_ok_and(|ready| ready > 0) {
+            let ready = descriptors.iter().zip(&watched).filter(|(fd, _)| fd.any().unwrap_or(false));
+            ended.extend(ready.map(|(_, rank)| *rank));
+        }
+        drop(descriptors);
+        ended.sort_unstable();
+        for rank in &ended {
+            self.watches[*rank] = Watch::Gone;
+        }
+        ended.into_iter().map(|rank| rank as u32).collect()
+    }
+
+    /// Waits until a rank's process has ended, for `limit` at most.
+    pub(crate) fn wait_gone(&mut self, rank: u32, limit: Duration) {
+        let watch = &mut self.watches[rank as usize];
+        if matches!(watch, Watch::Unknown) {
+            *watch = open(&self.members[rank as usize]);
+        }
+        match watch {
+            Watch::Process(fd) => {
+                let timeout = PollTimeout::try_from(limit).unwrap_or(PollTimeout::ZERO);
+                // Ended, still there, or interrupted: the caller goes on in each case.
+                let _ = poll(&mut [PollFd::new(fd.as_fd(), PollFlags::POLLIN)], timeout);
+            }
+            Watch::Own | Watch::Gone => {}
+            Watch::Table | Watch::Unknown => clock::sleep(limit),
+        }
+    }
+
+    /// Whether a rank's process has been stopped by a signal or a debugger.
+    pub(crate) fn is_stopped(&self, rank: u32) -> bool {
+        let stat = std::fs::read(format!("/proc/{}/stat", self.pid(rank))).unwrap_or_default();
+        // The state follows the command's name, which may hold any bytes but ends with the last parenthesis.
+        let state = stat.iter().rposition(|byte| *byte == b')').and_then(|at| stat.get(at + 2));
+        is_running(&self.members[rank as usize]) && matches!(state, Some(b'T' | b't'))
+    }
+}
+
+/// Whether the process table has this very process, not a later one with the same id.
+fn is_running(member: &Member) -> bool {
+    process_start_time(member.pid) == Some(member.start_time)
+}
+
+/// Opens a descriptor of a process and makes sure that it is not a later one with the same id.
+fn open(member: &Member) -> Watch {
+    if member.pid == std::process::id() && is_running(member) {
+        return Watch::Own;
+    }
+    // SAFETY: the call takes two integers and returns a new descriptor or an error.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, member.pid, 0) };
+    if fd < 0 {
+        return if Errno::last() == Errno::ESRCH { Watch::Gone } else { Watch::Table };
+    }
+    // SAFETY: the descriptor was made just now and nobody else owns it.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd as i32) };
+    if is_running(member) { Watch::Process(fd) } else { Watch::Gone }
+}
