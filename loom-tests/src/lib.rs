@@ -9,11 +9,14 @@ use shmring::doorbell::{Awaits, Bell, Sleepers};
 use shmring::layout::RingGeometry;
 use shmring::sync::{PayloadWord, read_words, write_words, yield_core};
 use shmring::wait::{WaitPolicy, Waiter};
-use shmring::{Protocol, Receiver, Sender};
+use shmring::{Protocol, Receiver, Sender, Stamp};
 
 /// Two slots, so that the third message needs a credit; lines for a message of two lines.
 pub const SHAPE: RingGeometry =
     RingGeometry { receivers: 1, slots: 2, ll_lines: 2, ll128_lines: 2, slot_bytes: 64 };
+
+/// The stamp of every message, unless a test is about stamps: that of zeroed memory, which helps a mistake most.
+pub const STAMP: Stamp = Stamp(0);
 
 /// How often a thread may be interrupted in one execution. Every known ordering bug of such rings shows
 /// within two; three leaves a margin and keeps each search in seconds.
@@ -54,9 +57,9 @@ pub fn try_send(sender: &mut Sender, protocol: Protocol, len: usize) -> bool {
     unsafe {
         if protocol == Protocol::Simple {
             sender.write_slot(|to, _| to.copy_from(bytes.as_ptr(), len));
-            sender.post();
+            sender.post(STAMP);
         } else {
-            sender.send_lines(protocol, bytes.as_ptr(), len);
+            sender.send_lines(protocol, STAMP, bytes.as_ptr(), len);
         }
     }
     true
@@ -69,11 +72,11 @@ pub fn try_receive(receiver: &mut Receiver, protocol: Protocol, buffer: &mut [u8
     // SAFETY: `buffer` is live, and its length is within the capacity of `SHAPE`, which every test uses.
     unsafe {
         if protocol == Protocol::Simple {
-            if !receiver.is_posted().unwrap() {
+            if !receiver.is_posted(STAMP).unwrap() {
                 return false;
             }
             receiver.read_slot(|from, _| from.copy_to(buffer.as_mut_ptr(), buffer.len()));
-        } else if !receiver.read_lines(protocol, buffer.as_mut_ptr(), buffer.len()).unwrap() {
+        } else if !receiver.read_lines(protocol, STAMP, buffer.as_mut_ptr(), buffer.len()).unwrap() {
             return false;
         }
     }

@@ -2,7 +2,8 @@
 #![cfg(loom)]
 
 use loom_tests::{SHAPE, both, check, full, receive_all, send_all};
-use shmring::{Protocol, heap_ring};
+use shmring::sync::yield_core;
+use shmring::{Protocol, Stamp, heap_ring};
 
 fn carry(messages: &'static [(Protocol, usize)]) {
     let (mut sender, mut receivers) = heap_ring(SHAPE).unwrap();
@@ -34,4 +35,29 @@ fn ll128() {
 fn mixed() {
     check(|| carry(&[(Protocol::Ll, 5), (Protocol::Simple, 64)]));
     check(|| carry(&[(Protocol::Simple, 64), (Protocol::Ll128, 5)]));
+}
+
+/// A Simple message is not taken for one with the stamp that its slot had before.
+#[test]
+fn stamps() {
+    let (old, new) = (Stamp(5), Stamp(6));
+    check(move || {
+        let (mut sender, mut receivers) = heap_ring(SHAPE).unwrap();
+        let receiver = &mut receivers[0];
+        for _ in 0..SHAPE.slots {
+            sender.post(old);
+            assert!(receiver.is_posted(old).unwrap());
+            receiver.release(Protocol::Simple);
+        }
+        assert!(sender.has_credit().unwrap());
+        both(
+            move || sender.post(new),
+            || {
+                assert!(!receiver.is_posted(old).unwrap());
+                while !receiver.is_posted(new).unwrap() {
+                    yield_core();
+                }
+            },
+        );
+    });
 }

@@ -81,6 +81,27 @@ pub enum Error {
         /// Where each late rank stands.
         standing: String,
     },
+    /// Two ranks called different things as the same operation. Every rank tells the same two.
+    #[error(
+        "operation {seqno} does not match: rank {first} called {first_call}, rank {second} called {second_call} \
+         ({difference}); every rank must make the same calls in the same order (told by rank {rank})"
+    )]
+    Mismatch {
+        /// The rank that says so.
+        rank: u32,
+        /// The operation's number, from 1.
+        seqno: u64,
+        /// The lower of the two ranks.
+        first: u32,
+        /// What it called.
+        first_call: String,
+        /// The other rank.
+        second: u32,
+        /// What it called.
+        second_call: String,
+        /// The fields that differ, with both values.
+        difference: String,
+    },
     /// A rank ended the communicator: another one, or this one's program by an abort handle.
     #[error("rank {by} has ended this communicator {reason}; rank {rank} was at operation {seqno}")]
     Aborted {
@@ -138,7 +159,9 @@ impl Error {
             Self::Setting { .. } | Self::MissingSetting { .. } | Self::Argument { .. } => {
                 ErrorClass::InvalidArgument
             }
-            Self::OtherHost { .. } | Self::StreamEnded { .. } => ErrorClass::InvalidUsage,
+            Self::OtherHost { .. } | Self::StreamEnded { .. } | Self::Mismatch { .. } => {
+                ErrorClass::InvalidUsage
+            }
             Self::Rendezvous(_) | Self::Output { .. } => ErrorClass::System,
             Self::Segment { cause, .. } => match cause {
                 Shm::Exists { .. }

@@ -62,3 +62,58 @@ fn abort_wakes_every_rank() {
     });
     assert!(late.elapsed() < Duration::from_secs(5), "{:?}", late.elapsed());
 }
+
+type Call = fn(&mut Communicator) -> Result<(), Error>;
+
+/// Calls of which no two match, each with how it is told.
+const CALLS: [(&str, Call); 11] = [
+    ("all_reduce of 2 x float, sum", |comm| comm.all_reduce_in_place(&mut [1.0f32; 2], ReduceOp::Sum)),
+    ("all_reduce of 3 x float, sum", |comm| comm.all_reduce_in_place(&mut [1.0f32; 3], ReduceOp::Sum)),
+    ("all_reduce of 0 x float, sum", |comm| comm.all_reduce_in_place(&mut [1.0f32; 0], ReduceOp::Sum)),
+    ("all_reduce of 90000 x float, sum", |comm| {
+        comm.all_reduce_in_place(&mut vec![1.0f32; 90_000], ReduceOp::Sum)
+    }),
+    ("all_reduce of 2 x float, max", |comm| comm.all_reduce_in_place(&mut [1.0f32; 2], ReduceOp::Max)),
+    ("all_reduce of 2 x int32, sum", |comm| comm.all_reduce_in_place(&mut [1i32; 2], ReduceOp::Sum)),
+    ("broadcast of 2 x float from rank 0", |comm| comm.broadcast(&mut [1.0f32; 2], 0)),
+    ("broadcast of 2 x float from rank 1", |comm| comm.broadcast(&mut [1.0f32; 2], 1)),
+    ("broadcast of 70000 x double from rank 1", |comm| comm.broadcast(&mut vec![1.0f64; 70_000], 1)),
+    ("barrier", Communicator::barrier),
+    ("finalize", |_| Ok(())),
+];
+
+/// Each two of them, the one on one rank and the other on the rest: every rank names both calls and the number, in
+/// the call or, where a root had done its part, in the next.
+#[test]
+fn calls_that_do_not_match_are_told_on_every_rank() {
+    for nranks in [2u32, 3] {
+        for (i, (odd_name, odd)) in CALLS.iter().enumerate() {
+            for (k, (even_name, even)) in CALLS.iter().enumerate() {
+                if i == k {
+                    continue;
+                }
+                let comms = Communicator::init_all(nranks, &Config::new(nranks)).unwrap();
+                let errors = on_threads(comms, |mut comm| {
+                    comm.barrier().unwrap();
+                    let is_odd = comm.rank() == 1;
+                    let outcome = if is_odd { odd(&mut comm) } else { even(&mut comm) };
+                    match outcome.and_then(|()| comm.finalize()) {
+                        Ok(()) => panic!("rank 1 {odd_name}, others {even_name}: no error"),
+                        Err(error) => error,
+                    }
+                });
+                for error in errors {
+                    let text = error.to_string();
+                    let Error::Mismatch { seqno: 2, first_call, second_call, .. } = error else {
+                        panic!("rank 1 {odd_name}, others {even_name}: {text}");
+                    };
+                    let mut told = [first_call.as_str(), second_call.as_str()];
+                    let mut called = [*odd_name, *even_name];
+                    told.sort_unstable();
+                    called.sort_unstable();
+                    assert_eq!(told, called, "{text}");
+                }
+            }
+        }
+    }
+}

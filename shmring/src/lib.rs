@@ -11,18 +11,18 @@
 //! [`layout`] for the bytes, [`segment`] for how processes meet, [`wait`] and [`doorbell`] for waiting.
 //!
 //! ```
-//! use shmring::{Protocol, heap_ring, layout::RingGeometry};
+//! use shmring::{Protocol, Stamp, heap_ring, layout::RingGeometry};
 //!
 //! # fn main() -> Result<(), shmring::Error> {
 //! let shape = RingGeometry { receivers: 1, slots: 8, ll_lines: 1, ll128_lines: 0, slot_bytes: 4096 };
 //! let (mut sender, mut receivers) = heap_ring(shape)?;
 //! assert!(sender.has_credit()?);
 //! // Sound: the payload is a live slice of 5 bytes.
-//! unsafe { sender.send_lines(Protocol::Ll, b"hello".as_ptr(), 5) };
+//! unsafe { sender.send_lines(Protocol::Ll, Stamp(7), b"hello".as_ptr(), 5) };
 //!
 //! let mut text = [0; 5];
 //! // Sound: the buffer is a live slice of 5 bytes.
-//! assert!(unsafe { receivers[0].read_lines(Protocol::Ll, text.as_mut_ptr(), 5)? });
+//! assert!(unsafe { receivers[0].read_lines(Protocol::Ll, Stamp(7), text.as_mut_ptr(), 5)? });
 //! receivers[0].release(Protocol::Ll);
 //! assert_eq!(&text, b"hello");
 //! # Ok(())
@@ -42,5 +42,5 @@ pub mod sync;
 pub mod wait;
 
 pub use error::Error;
-pub use protocol::Protocol;
+pub use protocol::{Protocol, Stamp};
 pub use ring::{Receiver, Sender, heap_ring};

@@ -6,8 +6,9 @@
 
 use shmring::doorbell::Awaits;
 use shmring::layout::{
-    Geometry, HeaderWord, LAYOUT_VERSION, Ll128Line, LlLine, MAGIC, MAX_CHANNELS, MAX_MEMBERS, MEMBER_WORDS,
-    MemberRecord, PAGE, ReceiverLine, RingGeometry, SegmentHeader, SenderLine,
+    Geometry, HeaderWord, JOURNAL_ENTRIES, LAYOUT_VERSION, Ll128Line, LlLine, MAGIC, MAX_CHANNELS,
+    MAX_MEMBERS, MEMBER_WORDS, MemberRecord, PAGE, ReceiverLine, RingGeometry, SLOTS_MAX, SegmentHeader,
+    SenderLine,
 };
 use shmring::segment::{Segment, SegmentName, SegmentSpec};
 use std::collections::BTreeMap;
@@ -102,7 +103,7 @@ impl Formula<'_> {
 }
 
 fn rings(receivers: u32) -> impl Iterator<Item = RingGeometry> {
-    let shapes = [(8, 4, 8, 65536), (2, 0, 3, 64), (1, 1, 0, 0), (64, 30, 50, 4096 + 64)];
+    let shapes = [(8, 4, 8, 65536), (2, 0, 3, 64), (1, 1, 0, 0), (16, 30, 50, 4096 + 64)];
     shapes.into_iter().map(move |(slots, ll_lines, ll128_lines, slot_bytes)| RingGeometry {
         receivers,
         slots,
@@ -121,6 +122,8 @@ fn constants() {
         ("page", PAGE),
         ("most members", MAX_MEMBERS.into()),
         ("most channels", MAX_CHANNELS.into()),
+        ("most slots", SLOTS_MAX.into()),
+        ("entries of a journal", JOURNAL_ENTRIES as u64),
     ];
     let rows = table("Constants", 0);
     let found: Vec<_> = rows.iter().map(|row| (row[0].as_str(), number(&row[1]))).collect();
@@ -142,6 +145,7 @@ fn structures() {
     let expected = [
         ("SenderLine", "tail", offset_of!(SenderLine, tail), size_of::<SenderLine>()),
         ("SenderLine", "taken", offset_of!(SenderLine, taken), size_of::<SenderLine>()),
+        ("SenderLine", "stamps", offset_of!(SenderLine, stamps), size_of::<SenderLine>()),
         ("ReceiverLine", "head", offset_of!(ReceiverLine, head), size_of::<ReceiverLine>()),
         ("ReceiverLine", "taken", offset_of!(ReceiverLine, taken), size_of::<ReceiverLine>()),
         ("LlLine", "data", offset_of!(LlLine, data), size_of::<LlLine>()),
@@ -316,8 +320,12 @@ fn record_fields() {
     }
     assert_eq!(["bell.word", "bell.sleeping", "state"].map(|name| record[name].1), [4; 3]);
     let words = (offset_of!(MemberRecord, words) as u64, 8 * MEMBER_WORDS as u64);
-    assert_eq!((record.len(), record["words"]), (8, words));
-    assert_eq!(words.0 + words.1, size_of::<MemberRecord>() as u64);
+    let journal = (offset_of!(MemberRecord, journal) as u64, 32 * JOURNAL_ENTRIES as u64);
+    assert_eq!((record.len(), record["words"], record["journal"]), (9, words, journal));
+    assert_eq!((words.0 + words.1, journal.0 + journal.1), (journal.0, size_of::<MemberRecord>() as u64));
+    live.segment.member_record(0).journal.write(35, [36, 37]);
+    let entry = own + journal.0 + 35 % 16 * 32;
+    assert_eq!([0, 8, 16, 24].map(|at| live.read((entry + at, 8))), [35, 36, 37, 0]);
     assert_eq!((read("pid"), read("state")), (std::process::id().into(), 1));
     let bell = &live.segment.member_record(0).bell;
     bell.ring_always();

@@ -1,8 +1,8 @@
 //! What the calls cost while no other thread touches the ring: instructions and private cache lines only.
 
-use crate::link::{receive, segment_pair, send};
+use crate::link::{STAMP, receive, segment_pair, send};
 use criterion::{BenchmarkId, Criterion};
-use shmring::layout::RingGeometry;
+use shmring::layout::{RingGeometry, SLOTS_MAX};
 use shmring::{Protocol, Receiver, Sender, heap_ring};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 const SHAPE: RingGeometry =
     RingGeometry { receivers: 1, slots: 8, ll_lines: 64, ll128_lines: 64, slot_bytes: 4096 };
 /// Slots of the ring on which posts are timed: the most there can be, so that the clock is read seldom.
-const POSTS: u32 = 64;
+const POSTS: u32 = SLOTS_MAX;
 
 pub(crate) fn all(criterion: &mut Criterion) {
     looks(criterion);
@@ -27,7 +27,7 @@ fn credit(sender: &mut Sender) -> bool {
 }
 
 fn posted(receiver: &mut Receiver) -> bool {
-    receiver.is_posted().expect("a ring that nobody has corrupted")
+    receiver.is_posted(STAMP).expect("a ring that nobody has corrupted")
 }
 
 /// Looks at the other side's counter: by the private copy, and by the shared line when the copy says no.
@@ -37,13 +37,13 @@ fn looks(criterion: &mut Criterion) {
     group.bench_function("has_credit, private copy", |b| b.iter(|| credit(black_box(&mut sender))));
     let receiver = &mut receivers[0];
     group.bench_function("is_posted, shared line", |b| b.iter(|| posted(black_box(receiver))));
-    sender.post();
+    sender.post(STAMP);
     assert!(posted(receiver));
     group.bench_function("is_posted, private copy", |b| b.iter(|| posted(black_box(receiver))));
     for receivers in [1, 3, 7] {
         let (mut sender, _receivers) = ring(RingGeometry { receivers, ..SHAPE });
         for _ in 0..SHAPE.slots {
-            sender.post();
+            sender.post(STAMP);
         }
         let id = BenchmarkId::new("has_credit, shared lines of receivers", receivers);
         group.bench_function(id, |b| b.iter(|| credit(black_box(&mut sender))));
@@ -62,7 +62,7 @@ fn moves(criterion: &mut Criterion) {
     group.bench_function("has_credit, post, is_posted, release", |b| {
         b.iter(|| {
             assert!(credit(&mut sender));
-            sender.post();
+            sender.post(STAMP);
             assert!(posted(receiver));
             receiver.release(Protocol::Simple);
         });
@@ -88,7 +88,7 @@ fn posts((sender, receivers): &mut (Sender, Vec<Receiver>), clock: Duration, ite
     for _ in 0..batches {
         let start = Instant::now();
         for _ in 0..POSTS {
-            black_box(&mut *sender).post();
+            black_box(&mut *sender).post(STAMP);
         }
         total += start.elapsed().saturating_sub(clock);
         for _ in 0..POSTS {

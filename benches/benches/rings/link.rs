@@ -4,9 +4,12 @@ use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 use shmring::layout::{Geometry, RingGeometry};
 use shmring::segment::{Segment, SegmentName, SegmentSpec};
-use shmring::{Protocol, Receiver, Sender, heap_ring};
+use shmring::{Protocol, Receiver, Sender, Stamp, heap_ring};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
+
+/// The stamp of every message.
+pub(crate) const STAMP: Stamp = Stamp(1);
 
 /// A wait as long as this means that the other thread has failed.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -111,10 +114,10 @@ pub(crate) fn send(sender: &mut Sender, protocol: Protocol, payload: &[u8]) {
         if protocol == Protocol::Simple {
             // SAFETY: the part is no longer than a slot, which nobody else uses until `post`.
             unsafe { sender.write_slot(|to, _| part.as_ptr().copy_to_nonoverlapping(to, part.len())) };
-            sender.post();
+            sender.post(STAMP);
         } else {
             // SAFETY: the part is a live slice.
-            unsafe { sender.send_lines(protocol, part.as_ptr(), part.len()) };
+            unsafe { sender.send_lines(protocol, STAMP, part.as_ptr(), part.len()) };
         }
     }
 }
@@ -125,12 +128,12 @@ pub(crate) fn receive(receiver: &mut Receiver, protocol: Protocol, slot: usize, 
     for part in buffer.chunks_mut(slot) {
         let (to, len) = (part.as_mut_ptr(), part.len());
         if protocol == Protocol::Simple {
-            wait(|| receiver.is_posted());
+            wait(|| receiver.is_posted(STAMP));
             // SAFETY: the slot was posted, and holds at least `len` bytes.
             unsafe { receiver.read_slot(|from, _| from.copy_to_nonoverlapping(to, len)) };
         } else {
             // SAFETY: the part is a live slice of `len` bytes.
-            wait(|| unsafe { receiver.read_lines(protocol, to, len) });
+            wait(|| unsafe { receiver.read_lines(protocol, STAMP, to, len) });
         }
         receiver.release(protocol);
     }

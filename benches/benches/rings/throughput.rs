@@ -1,7 +1,7 @@
 //! Bytes per second through slots of one size: where a slot is small, hand-overs count; where all of them
 //! together leave the cache, memory does.
 
-use crate::link::{Memory, Side, bind_to_core, link, receive, send, wait};
+use crate::link::{Memory, STAMP, Side, bind_to_core, link, receive, send, wait};
 use criterion::{BenchmarkId, Criterion, Throughput};
 use ringccl::reduce::{Dst, Store, copy};
 use shmring::Protocol;
@@ -53,7 +53,7 @@ fn stream(sides: &mut [Side; 2], source: &[u8], sink: &mut [u8], slot: usize, it
             bind_to_core(1);
             send(&mut far.sender, Protocol::Ll, &[1; 8]);
             for at in places() {
-                wait(|| far.receiver.is_posted());
+                wait(|| far.receiver.is_posted(STAMP));
                 // SAFETY: the slot was posted and has `slot` bytes.
                 unsafe { far.receiver.read_slot(|from, _| copy_out(from, &mut sink[at..at + slot])) };
                 far.receiver.release(Protocol::Simple);

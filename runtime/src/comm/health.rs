@@ -1,10 +1,13 @@
 //! Whether the peers of a waiting rank are alive, and what ends a job.
 
+use super::clash::Clash;
+use super::descriptor::Descriptor;
 use super::peers::Peers;
 use crate::error::Error;
 use coordinator_lite::Member;
 use shmring::clock;
-use shmring::layout::MemberState;
+use shmring::doorbell::Awaits;
+use shmring::layout::{JOURNAL_ENTRIES, MemberState, Record};
 use shmring::segment::Segment;
 use shmring::sync::Ordering;
 use std::time::Duration;
@@ -22,6 +25,8 @@ pub(crate) enum Verdict {
     Failed(u32),
     /// A rank's program asked for the end.
     Aborted(u32),
+    /// Two ranks called different things; this one has found it, and its record says which.
+    Mismatch(u32),
 }
 
 impl Verdict {
@@ -32,6 +37,7 @@ impl Verdict {
             Self::Timeout(rank) => (3, rank),
             Self::Failed(rank) => (4, rank),
             Self::Aborted(rank) => (5, rank),
+            Self::Mismatch(rank) => (6, rank),
         };
         (kind << 32) | u64::from(rank + 1)
     }
@@ -45,6 +51,7 @@ impl Verdict {
             2 => Self::Left(rank),
             3 => Self::Timeout(rank),
             5 => Self::Aborted(rank),
+            6 => Self::Mismatch(rank),
             _ => Self::Failed(rank),
         }
     }
@@ -57,6 +64,17 @@ pub(crate) struct Health {
     rank: u32,
     /// Whether this rank has held back an error for its cause already.
     held_back: bool,
+    /// The operation and the rank that was far ahead in the last check, although this rank waits for it.
+    suspect: Option<(u64, u32)>,
+}
+
+/// What a rank waits for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiting {
+    pub(crate) seqno: u64,
+    pub(crate) descriptor: Descriptor,
+    /// By the last look; `None` before the first.
+    pub(crate) awaits: Option<Awaits>,
 }
 
 /// How long an error about another rank is held back for that rank to end by itself.
@@ -66,7 +84,7 @@ const CAUSE_IS_SEEN: Duration = Duration::from_millis(20);
 
 impl Health {
     pub(crate) fn new(members: Vec<Member>, rank: u32) -> Self {
-        Self { peers: Peers::new(members), rank, held_back: false }
+        Self { peers: Peers::new(members), rank, held_back: false, suspect: None }
     }
 
     pub(crate) fn members(&self) -> &[Member] {
@@ -77,31 +95,100 @@ impl Health {
         self.members().len() as u32
     }
 
-    /// Called now and then by a rank that waits in operation `seqno`: ends the job if a peer that it still
-    /// needs is gone.
+    /// Called now and then by a rank that waits in an operation: ends the job if a peer that it still needs is gone,
+    /// or has called something else.
     ///
     /// A peer that has finished this operation may be gone: nothing of it is missing.
     #[cold]
-    pub(crate) fn check(&mut self, segment: &Segment, seqno: u64) -> Result<(), Error> {
+    pub(crate) fn check(&mut self, segment: &Segment, waiting: &Waiting) -> Result<(), Error> {
+        // First, since a rank that ended after a wrong call is better explained by the call.
+        if let Some(clash) = self.compare(segment, waiting) {
+            return Err(self.tell(segment, clash));
+        }
+        self.check_processes_in(segment, waiting.seqno)
+    }
+
+    /// Compares the calls up to `seqno` that are still on record, with nobody waiting.
+    pub(crate) fn compare_all(&self, segment: &Segment, seqno: u64) -> Result<(), Error> {
+        self.compare_journals(segment, seqno).map_or(Ok(()), |clash| Err(self.tell(segment, clash)))
+    }
+
+    /// Ends the communicator because two ranks called different things.
+    fn tell(&self, segment: &Segment, clash: Clash) -> Error {
+        let clash = clash.sorted();
+        clash.publish(segment.member_record(self.rank));
+        end(segment, Verdict::Mismatch(self.rank), self, clash.seqno)
+    }
+
+    /// Called now and then by a rank that waits for others to attach.
+    #[cold]
+    pub(crate) fn check_attached(&mut self, segment: &Segment) -> Result<(), Error> {
+        self.check_processes_in(segment, 1)
+    }
+
+    fn check_processes_in(&mut self, segment: &Segment, seqno: u64) -> Result<(), Error> {
         for rank in self.peers.gone() {
-            // ORDERING: Relaxed; a stale value can only delay the verdict to the next check.
-            let finished = segment.member_record(rank).identity.finished.load(Ordering::Relaxed);
-            if finished < seqno {
+            if !has_finished(segment, rank, seqno) {
                 // One that said good-bye and ended has not died.
                 let left = segment.member_record(rank).identity.state() == MemberState::Left;
                 let verdict = if left { Verdict::Left(rank) } else { Verdict::Dead(rank) };
                 return Err(end(segment, verdict, self, seqno));
             }
         }
-        for rank in 0..self.nranks() {
-            let identity = &segment.member_record(rank).identity;
-            // ORDERING: the state's Acquire comes first; a member that has left changes nothing after it.
-            let left = identity.state() == MemberState::Left;
-            if rank != self.rank && left && identity.finished.load(Ordering::Relaxed) < seqno {
+        for rank in (0..self.nranks()).filter(|rank| *rank != self.rank) {
+            // The state's Acquire comes first; a member that has left changes nothing after it.
+            let left = segment.member_record(rank).identity.state() == MemberState::Left;
+            if left && !has_finished(segment, rank, seqno) {
                 return Err(end(segment, Verdict::Left(rank), self, seqno));
             }
         }
         Ok(())
+    }
+
+    /// Compares what the other ranks have called with what this one has called and waits in.
+    fn compare(&mut self, segment: &Segment, waiting: &Waiting) -> Option<Clash> {
+        let Waiting { seqno, descriptor, awaits } = *waiting;
+        if let Some(clash) = self.compare_journals(segment, seqno) {
+            return Some(clash);
+        }
+        let awaited = match awaits {
+            Some(Awaits::Member(rank)) => Some(rank),
+            _ => None,
+        };
+        // A rank far ahead is right if its messages are all here, but not if this rank still waits for it. Once is
+        // no proof: its last message may have come after this rank last looked. The second time it has looked again.
+        let suspect = awaited.map(|rank| (seqno, rank)).filter(|(_, rank)| {
+            segment.member_record(*rank).journal.read(seqno) == Record::Overwritten
+                && has_finished(segment, *rank, seqno)
+        });
+        if let Some((_, rank)) = suspect
+            && self.suspect == suspect
+        {
+            return Some(Clash { seqno, ranks: [self.rank, rank], calls: [Some(descriptor), None] });
+        }
+        self.suspect = suspect;
+        None
+    }
+
+    /// The first of this rank's last calls that another rank has entered differently.
+    ///
+    /// Earlier operations count too: one that sends and does not wait, as a broadcast's root does, may have been a
+    /// different one on another rank, and only the next one gets stuck.
+    fn compare_journals(&self, segment: &Segment, seqno: u64) -> Option<Clash> {
+        let own = &segment.member_record(self.rank).journal;
+        let peers = || (0..self.nranks()).filter(|rank| *rank != self.rank);
+        for number in seqno.saturating_sub(JOURNAL_ENTRIES as u64 - 1).max(1)..=seqno {
+            let Record::Here(mine) = own.read(number) else { continue };
+            let different = peers().find_map(|rank| match segment.member_record(rank).journal.read(number) {
+                Record::Here(theirs) if theirs != mine => Some((rank, theirs)),
+                _ => None,
+            });
+            if let Some((rank, theirs)) = different {
+                let calls = [Some(Descriptor::from_words(mine)), Some(Descriptor::from_words(theirs))];
+                return Some(Clash { seqno: number, ranks: [self.rank, rank], calls });
+            }
+        }
+        None
     }
 
     /// The error for a peer that has died before there was a segment in which to say so.
@@ -131,17 +218,25 @@ impl Health {
     }
 }
 
+/// Whether a rank has finished operation `seqno`; then all its messages of it can be seen.
+fn has_finished(segment: &Segment, rank: u32, seqno: u64) -> bool {
+    // ORDERING: Acquire pairs with the Release in `Communicator::run`.
+    segment.member_record(rank).identity.finished.load(Ordering::Acquire) >= seqno
+}
+
 /// Ends the job, wakes everybody, and says why it has really ended: an earlier verdict stands.
 pub(crate) fn end(segment: &Segment, verdict: Verdict, health: &Health, seqno: u64) -> Error {
     let word = segment.header().abort(verdict.to_word());
     segment.ring_all();
-    explain(word, health, seqno)
+    explain(segment, word, health, seqno)
 }
 
 /// The error for an abort word that is not 0.
-pub(crate) fn explain(word: u64, health: &Health, seqno: u64) -> Error {
+pub(crate) fn explain(segment: &Segment, word: u64, health: &Health, seqno: u64) -> Error {
     let rank = health.rank;
-    match Verdict::from_word(word, health.nranks()) {
+    let nranks = health.nranks();
+    match Verdict::from_word(word, nranks) {
+        Verdict::Mismatch(by) => Clash::read(segment.member_record(by), nranks).into_error(rank),
         Verdict::Dead(dead) => Error::PeerGone { dead, how: health.describe(dead, "it died"), rank, seqno },
         Verdict::Left(dead) => {
             Error::PeerGone { dead, how: health.describe(dead, "it left the communicator"), rank, seqno }
@@ -171,9 +266,13 @@ pub(crate) fn timeout(segment: &Segment, health: &Health, seqno: u64, limit: Dur
             } else {
                 String::new()
             };
+            let call = match segment.member_record(rank).journal.read(started) {
+                Record::Here(words) => format!(" ({})", Descriptor::from_words(words)),
+                Record::NotYet | Record::Overwritten => String::new(),
+            };
             (finished < seqno).then(|| match started {
                 s if s >= seqno => format!("rank {rank} is in operation {seqno} too{stopped}"),
-                s if s > finished => format!("rank {rank} is in operation {s}{stopped}"),
+                s if s > finished => format!("rank {rank} is in operation {s}{call}{stopped}"),
                 _ => format!("rank {rank} has not called operation {}{stopped}", finished + 1),
             })
         })

@@ -2,6 +2,8 @@
 
 mod abort;
 mod calls;
+mod clash;
+mod descriptor;
 mod health;
 mod init;
 mod peers;
@@ -12,14 +14,14 @@ pub use abort::AbortHandle;
 use crate::config::{Bind, Config};
 use crate::error::Error;
 use crate::executor::Executor;
-use crate::plan::{Choice, Limits, Plan};
-use crate::reduce::Reducer;
+use crate::plan::{Choice, Limits};
 use crate::report::{self, Tally};
 use crate::transport::shm::Shm;
 use crate::{sched, trace};
 use coordinator_lite::{Secret, Server, UniqueId};
 use health::Health;
 use init::{Bootstrap, Joined};
+use run::Prepared;
 use shmring::Protocol;
 use shmring::doorbell::Awaits;
 use shmring::layout::{MemberRecord, MemberState};
@@ -48,7 +50,7 @@ pub struct Communicator {
     seqno: u64,
     tally: Tally,
     /// Plan and kernel of the last call that moved data between ranks.
-    last: Option<(Plan, Reducer)>,
+    last: Option<Prepared>,
     finalized: bool,
 }
 
@@ -174,12 +176,12 @@ impl Communicator {
                 if waited >= config.join_timeout {
                     return Err(health::timeout(segment, health, 1, config.join_timeout));
                 }
-                health.check(segment, 1)
+                health.check_attached(segment)
             },
         )?;
         match header.aborted() {
             0 => Ok(()),
-            word => Err(health::explain(word, health, 0)),
+            word => Err(health::explain(segment, word, health, 0)),
         }
     }
 
@@ -200,7 +202,7 @@ impl Communicator {
 
     /// Algorithm, protocol, channels and chunk of the last operation that moved data between ranks.
     pub fn last_choice(&self) -> Option<Choice> {
-        self.last.map(|(plan, _)| plan.choice)
+        self.last.map(|prepared| prepared.plan.choice)
     }
 
     /// Messages that this rank has sent in each protocol, indexed by `Protocol as usize`.
@@ -228,7 +230,8 @@ impl Communicator {
     pub fn finalize(mut self) -> Result<(), Error> {
         self.finalized = true;
         self.tally.publish(self.record(), &self.waiter.stats(), self.shm.sent());
-        let together = self.barrier();
+        // A root has sent and gone on: this is its last chance to learn that others called something else.
+        let together = self.barrier().and_then(|()| self.health.compare_all(&self.shm.segment, self.seqno));
         let report = match &self.config.report {
             Some(path) if self.rank == 0 => {
                 report::write(path, &self.shm.segment, self.health.members(), self.job, self.number)
@@ -259,7 +262,7 @@ impl Communicator {
     /// Why this communicator has ended, if it has: without waiting for the next operation to say so.
     pub fn async_error(&self) -> Option<Error> {
         let word = self.shm.segment.header().aborted();
-        (word != 0).then(|| health::explain(word, &self.health, self.seqno))
+        (word != 0).then(|| health::explain(&self.shm.segment, word, &self.health, self.seqno))
     }
 
     /// The largest time an operation may take.

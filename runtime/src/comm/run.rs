@@ -1,7 +1,8 @@
 //! How one operation runs: plan, poll, wait, and what happens when it cannot go on.
 
 use super::Communicator;
-use super::health::{self, Verdict};
+use super::descriptor::{self, Descriptor};
+use super::health::{self, Verdict, Waiting};
 use crate::error::Error;
 use crate::executor::{Buffers, Operation, Progress};
 use crate::plan::{Call, Kind, Plan, select};
@@ -11,6 +12,17 @@ use crate::transport::shm::Shm;
 use shmring::Protocol;
 use shmring::clock::now;
 use shmring::sync::Ordering;
+use std::cell::Cell;
+
+/// A call, ready to run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Prepared {
+    pub(super) plan: Plan,
+    reducer: Reducer,
+    descriptor: Descriptor,
+    /// The descriptor's part of each message's stamp.
+    mixed: u64,
+}
 
 impl Communicator {
     /// Runs one operation to its end.
@@ -20,70 +32,88 @@ impl Communicator {
     pub(super) unsafe fn run(&mut self, call: Call, input: *const u8, output: *mut u8) -> Result<(), Error> {
         let word = self.shm.segment.header().aborted();
         if word != 0 {
-            let error = health::explain(word, &self.health, self.seqno);
+            let error = health::explain(&self.shm.segment, word, &self.health, self.seqno);
             self.health.let_cause_go_first(&error);
             return Err(error);
         }
-        if call.count == 0 && call.kind != Kind::Barrier {
-            return Ok(());
-        }
         self.seqno += 1;
         let seqno = self.seqno;
-        // ORDERING: Relaxed; progress is read by whoever explains a wait, never to order data.
-        self.record().identity.started.store(seqno, Ordering::Relaxed);
         let begun = trace::begin();
-        if self.nranks > 1 {
+        // An operation without elements waits for nobody, but the others must be able to compare it with theirs.
+        let is_empty = call.count == 0 && call.kind != Kind::Barrier;
+        if self.nranks > 1 && !is_empty {
+            let prepared = self.prepare(call);
+            self.announce(prepared.descriptor);
             // SAFETY: the caller's contract.
-            unsafe { self.run_plan(call, Buffers { input, output })? };
+            unsafe { self.run_plan(&prepared, Buffers { input, output })? };
+        } else if is_empty {
+            self.announce(Descriptor::new(&call, false));
         } else if input != output.cast_const() {
             // SAFETY: the caller's contract; with one rank every reduction is a copy.
             unsafe { reduce::copy(input, &[Dst { ptr: output, store: Store::Streaming }], call.bytes()) };
         }
-        // ORDERING: Relaxed, as above.
-        self.record().identity.finished.store(seqno, Ordering::Relaxed);
+        // ORDERING: Release pairs with the Acquire in `Health::has_passed`: all messages of this operation came before.
+        self.record().identity.finished.store(seqno, Ordering::Release);
         self.tally.count(&call);
         self.publish_tally(call.bytes());
         trace::end_operation(begun, &call, seqno, self.last_choice());
         Ok(())
     }
 
-    /// The plan and kernel of a call; those of the last call are kept, since most repeat it.
+    /// Tells the other ranks what this one calls as its next operation, before any message of it.
     #[inline]
-    fn prepare(&mut self, call: Call) -> (Plan, Reducer) {
+    fn announce(&self, descriptor: Descriptor) {
+        let record = self.record();
+        record.journal.write(self.seqno, descriptor.to_words());
+        // ORDERING: Relaxed; progress is read by whoever explains a wait, never to order data.
+        record.identity.started.store(self.seqno, Ordering::Relaxed);
+    }
+
+    /// What a call needs to run; that of the last call is kept, since most repeat it.
+    #[inline]
+    fn prepare(&mut self, call: Call) -> Prepared {
         match self.last {
-            Some((plan, reducer)) if plan.call == call => (plan, reducer),
+            // The barrier of `finalize` is called by another name.
+            Some(prepared) if prepared.plan.call == call && !self.finalized => prepared,
             _ => {
                 let choice = select(&call, &self.config, &self.limits);
-                let plan = Plan::new(call, choice, self.rank, self.nranks);
-                let reducer = Reducer::new(call.dtype, call.op, self.nranks as usize);
-                self.last = Some((plan, reducer));
-                (plan, reducer)
+                let descriptor = Descriptor::new(&call, self.finalized);
+                let prepared = Prepared {
+                    plan: Plan::new(call, choice, self.rank, self.nranks),
+                    reducer: Reducer::new(call.dtype, call.op, self.nranks as usize),
+                    descriptor,
+                    mixed: descriptor.mix(),
+                };
+                self.last = Some(prepared);
+                prepared
             }
         }
     }
 
-    unsafe fn run_plan(&mut self, call: Call, buffers: Buffers) -> Result<(), Error> {
-        let (plan, reducer) = self.prepare(call);
+    unsafe fn run_plan(&mut self, prepared: &Prepared, buffers: Buffers) -> Result<(), Error> {
+        let Prepared { plan, reducer, descriptor, mixed } = *prepared;
         let choice = plan.choice;
         let lines = if choice.protocol == Protocol::Simple { 0 } else { choice.chunk_bytes };
         let connected = self.shm.connect(choice.algorithm, choice.protocol, plan.channels());
         self.settle(connected)?;
         self.executor.start(&plan, lines);
-        let operation = Operation { plan, reducer, buffers };
+        let stamp = descriptor::stamp(mixed, self.seqno);
+        let operation = Operation { plan, reducer, buffers, stamp };
         // SAFETY: the caller's contract; connections were made above.
-        let outcome = unsafe { self.drive(&operation) };
+        let outcome = unsafe { self.drive(&operation, descriptor) };
         self.settle(outcome)?;
         Ok(())
     }
 
     /// Polls the operation to its end, waiting in between.
-    unsafe fn drive(&mut self, operation: &Operation) -> Result<(), Error> {
+    unsafe fn drive(&mut self, operation: &Operation, descriptor: Descriptor) -> Result<(), Error> {
         let Self { shm, executor, waiter, health, config, seqno, rank, .. } = self;
         let Shm { segment, lanes, .. } = shm;
         let header = segment.header();
         let corrupt = |cause| Error::Segment { rank: *rank, cause };
         // The clock is first read by a wait that is long anyhow; from then on it counts for the whole operation.
         let mut begun = None;
+        let awaited = Cell::new(None);
         // SAFETY: the caller's contract.
         while unsafe { executor.poll(operation, segment, lanes) }.map_err(corrupt)? != Progress::Done {
             let mut ended = 0;
@@ -96,18 +126,20 @@ impl Communicator {
                         return Ok(None);
                     }
                     // SAFETY: as above.
-                    unsafe { executor.awaits(operation, lanes) }.map_err(corrupt)
+                    let awaits = unsafe { executor.awaits(operation, lanes) }.map_err(corrupt)?;
+                    awaited.set(awaits);
+                    Ok(awaits)
                 },
                 |waited| {
                     let spent = now() - *begun.get_or_insert_with(|| now() - waited);
                     if spent >= config.timeout {
                         return Err(health::timeout(segment, health, *seqno, config.timeout));
                     }
-                    health.check(segment, *seqno)
+                    health.check(segment, &Waiting { seqno: *seqno, descriptor, awaits: awaited.get() })
                 },
             )?;
             if ended != 0 {
-                return Err(health::explain(ended, health, *seqno));
+                return Err(health::explain(segment, ended, health, *seqno));
             }
         }
         Ok(())

@@ -10,9 +10,9 @@ use crate::plan::{Plan, Prim};
 use crate::reduce::Reducer;
 use crate::transport::shm::Lane;
 use primitive::Scratch;
-use shmring::Error;
 use shmring::doorbell::Awaits;
 use shmring::segment::Segment;
+use shmring::{Error, Stamp};
 
 /// The caller's buffers; raw because they may be one and the same.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +29,8 @@ pub(crate) struct Operation {
     pub(crate) plan: Plan,
     pub(crate) reducer: Reducer,
     pub(crate) buffers: Buffers,
+    /// What its messages are marked with: others do not arrive.
+    pub(crate) stamp: Stamp,
 }
 
 /// What a poll achieved.

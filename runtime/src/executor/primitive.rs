@@ -126,14 +126,15 @@ impl Context<'_> {
             Recv::All => (self.nranks - 1, (self.rank + 1) % self.nranks),
         };
         let (protocol, len) = (self.protocol(), self.bytes(self.prim.message));
+        let stamp = self.operation.stamp;
         while *arrived < wanted {
             let from = (first + *arrived) % self.nranks;
             let to = self.line_target(from);
             let receiver = receiver(self.lane, self.prim.recv, from);
             let here = match protocol {
-                Protocol::Simple => receiver.is_posted()?,
+                Protocol::Simple => receiver.is_posted(stamp)?,
                 // SAFETY: the target has room for a message: scratch by `reserve`, the output by the plan's span.
-                _ => unsafe { receiver.read_lines(protocol, to, len)? },
+                _ => unsafe { receiver.read_lines(protocol, stamp, to, len)? },
             };
             if !here {
                 return Ok(Some(from));
@@ -167,7 +168,7 @@ impl Context<'_> {
     /// Stores the result in the output, in the slot to be sent, or both, and posts it.
     #[inline]
     unsafe fn combine(&mut self) {
-        let protocol = self.protocol();
+        let (protocol, stamp) = (self.protocol(), self.operation.stamp);
         let bytes = self.bytes(self.prim.len);
         let output = self.prim.dst.map(|span| Dst {
             ptr: self.output(span),
@@ -194,7 +195,7 @@ impl Context<'_> {
                         Some(dst) => self.fill(&[slot, dst]),
                         None => self.fill(&[slot]),
                     }
-                    self.sender().post();
+                    self.sender().post(stamp);
                 }
                 (_, _) => {
                     let packed = match (output, self.prim.own) {
@@ -210,7 +211,7 @@ impl Context<'_> {
                             to.cast_const()
                         }
                     };
-                    self.sender().send_lines(protocol, packed, bytes);
+                    self.sender().send_lines(protocol, stamp, packed, bytes);
                 }
             }
         }

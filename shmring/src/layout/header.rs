@@ -1,6 +1,6 @@
 //! The segment's header and the record that each member keeps in it.
 
-use super::{Geometry, LAYOUT_VERSION, MAGIC};
+use super::{Geometry, Journal, LAYOUT_VERSION, MAGIC};
 use crate::doorbell::{Bell, Sleepers};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, PayloadWord, read_words, write_words};
 
@@ -185,6 +185,8 @@ pub struct MemberRecord {
     pub identity: MemberIdentity,
     /// For the layer above: single-writer words that any member may read at any time.
     pub words: [AtomicU64; MEMBER_WORDS],
+    /// What the member has lately begun; the meaning is the layer's above.
+    pub journal: Journal,
 }
 
 /// Process and progress of a member.
@@ -215,6 +217,7 @@ impl MemberRecord {
                 state: AtomicU32::new(MemberState::Absent as u32),
             },
             words: std::array::from_fn(|_| AtomicU64::new(0)),
+            journal: Journal::new(),
         }
     }
 }
@@ -248,6 +251,7 @@ const _: () = {
     use std::mem::offset_of;
     assert!(size_of::<SegmentHeader>() == 640);
     assert!(offset_of!(SegmentHeader, ready) == 8 * HeaderWord::COUNT);
-    assert!(size_of::<MemberRecord>() == 768);
+    assert!(size_of::<MemberRecord>() == 1280);
     assert!(offset_of!(MemberRecord, identity) == 128 && offset_of!(MemberRecord, words) == 256);
+    assert!(offset_of!(MemberRecord, journal) == 768);
 };

@@ -10,17 +10,21 @@
 //! one of its ends commits it.
 
 mod header;
+mod journal;
 mod ring;
 
 pub use header::{HeaderWord, MEMBER_WORDS, MemberRecord, MemberState, SegmentHeader};
-pub use ring::{LL_PAYLOAD, LL128_PAYLOAD, Ll128Line, LlLine, ReceiverLine, RingGeometry, SenderLine};
+pub use journal::{JOURNAL_ENTRIES, JOURNAL_WORDS, Journal, Record};
+pub use ring::{
+    LL_PAYLOAD, LL128_PAYLOAD, Ll128Line, LlLine, ReceiverLine, RingGeometry, SLOTS_MAX, SenderLine,
+};
 
 use crate::error::Error;
 
 /// `RINGCCL1`, little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"RINGCCL1");
 /// Version of the layout in this module; changed with every change of it.
-pub const LAYOUT_VERSION: u64 = 1;
+pub const LAYOUT_VERSION: u64 = 2;
 /// Segments and their parts start and end on this boundary.
 pub const PAGE: u64 = 4096;
 /// Most members of one segment.
@@ -130,11 +134,14 @@ pub fn layout_hash() -> u64 {
         size_of::<MemberRecord>() as u64,
         offset_of!(MemberRecord, identity) as u64,
         offset_of!(MemberRecord, words) as u64,
+        offset_of!(MemberRecord, journal) as u64,
         size_of::<SenderLine>() as u64,
         size_of::<ReceiverLine>() as u64,
         size_of::<LlLine>() as u64,
         size_of::<Ll128Line>() as u64,
+        offset_of!(SenderLine, stamps) as u64,
         MEMBER_WORDS as u64,
+        JOURNAL_ENTRIES as u64,
         HeaderWord::COUNT as u64,
     ];
     // FNV-1a over the little-endian bytes.

@@ -16,6 +16,9 @@ pub const LL_PAYLOAD: usize = 56;
 /// Payload bytes of an [`Ll128Line`].
 pub const LL128_PAYLOAD: usize = 120;
 
+/// Most slots of a ring.
+pub const SLOTS_MAX: u32 = 16;
+
 /// Written by the sender only; read by the receivers.
 #[derive(Debug)]
 #[cfg_attr(not(loom), repr(C, align(128)))]
@@ -24,6 +27,8 @@ pub struct SenderLine {
     pub tail: AtomicU64,
     /// 0, or 1 once a sender has taken its role.
     pub taken: AtomicU32,
+    /// The stamp of the Simple message in each slot. Those of eight slots share a cache line with `tail`.
+    pub stamps: [AtomicU32; SLOTS_MAX as usize],
 }
 
 /// Written by one receiver only; read by the sender.
@@ -40,9 +45,9 @@ pub struct ReceiverLine {
 #[derive(Debug)]
 #[cfg_attr(not(loom), repr(C, align(64)))]
 pub struct LlLine {
-    /// Payload, valid while `flag` is the step plus one.
+    /// Payload, valid while `flag` names the step.
     pub data: [PayloadWord; LL_PAYLOAD / 8],
-    /// The step this line was last written for, plus one; 0 in a new ring.
+    /// Stamp and step of the message that this line was last written for, see `Stamp::flag`; 0 in a new ring.
     pub flag: AtomicU64,
 }
 
@@ -50,15 +55,16 @@ pub struct LlLine {
 #[derive(Debug)]
 #[cfg_attr(not(loom), repr(C, align(128)))]
 pub struct Ll128Line {
-    /// Payload, valid while `flag` is the step plus one.
+    /// Payload, valid while `flag` names the step.
     pub data: [PayloadWord; LL128_PAYLOAD / 8],
-    /// The step this line was last written for, plus one; 0 in a new ring.
+    /// Stamp and step of the message that this line was last written for, see `Stamp::flag`; 0 in a new ring.
     pub flag: AtomicU64,
 }
 
 #[cfg(not(loom))] // loom's types are larger than the real ones
 const _: () = {
     use std::mem::offset_of;
+    assert!(offset_of!(SenderLine, stamps) + 8 * size_of::<AtomicU32>() <= 64);
     assert!(size_of::<SenderLine>() == 128 && size_of::<ReceiverLine>() == 128);
     assert!(size_of::<LlLine>() == 64 && offset_of!(LlLine, flag) == 56);
     assert!(size_of::<Ll128Line>() == 128 && offset_of!(Ll128Line, flag) == 120);
@@ -67,7 +73,8 @@ const _: () = {
 impl SenderLine {
     /// The line of a new ring.
     pub fn new() -> Self {
-        Self { tail: AtomicU64::new(0), taken: AtomicU32::new(0) }
+        let stamps = std::array::from_fn(|_| AtomicU32::new(0));
+        Self { tail: AtomicU64::new(0), taken: AtomicU32::new(0), stamps }
     }
 }
 
@@ -122,8 +129,8 @@ impl RingGeometry {
         if self.receivers == 0 || self.receivers > super::MAX_MEMBERS {
             return fail("receivers", self.receivers, "1 to 1024");
         }
-        if !self.slots.is_power_of_two() || self.slots > 64 {
-            return fail("slots", self.slots, "a power of two up to 64");
+        if !self.slots.is_power_of_two() || self.slots > SLOTS_MAX {
+            return fail("slots", self.slots, "a power of two up to 16");
         }
         if self.ll_lines > 1024 {
             return fail("ll_lines", self.ll_lines, "0 to 1024");

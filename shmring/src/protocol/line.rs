@@ -30,6 +30,9 @@ macro_rules! impl_line {
 impl_line!(LlLine, crate::layout::LL_PAYLOAD);
 impl_line!(Ll128Line, crate::layout::LL128_PAYLOAD);
 
+/// Flags of so many steps beyond the one that is due are taken for nonsense and not for very old ones.
+const FLAGS_AHEAD: u32 = 64;
+
 /// How far a receiver has copied the message at its head.
 #[derive(Debug, Default)]
 pub(crate) struct Reading {
@@ -77,11 +80,13 @@ pub(crate) unsafe fn read_lines<L: Line>(
         // ORDERING: Acquire pairs with the Release in `write_lines`.
         let found = line.flag().load(Ordering::Acquire);
         if found != flag {
-            // Older flags wait here to be overwritten; a newer one was never sent.
-            return if found < flag {
-                Ok(false)
+            // Flags of older steps or other stamps wait here to be overwritten; those of the next steps were never
+            // sent, since that takes our credit.
+            let ahead = (found as u32).wrapping_sub(flag as u32);
+            return if (1..=FLAGS_AHEAD).contains(&ahead) {
+                Err(Error::corrupt("a line's flag", found, flag))
             } else {
-                Err(Error::corrupt("a line's flag", found, flag - 1))
+                Ok(false)
             };
         }
         let at = reading.lines * L::PAYLOAD;

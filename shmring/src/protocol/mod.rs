@@ -2,9 +2,9 @@
 //!
 //! | protocol | a slot is | data is there when | for |
 //! | --- | --- | --- | --- |
-//! | LL | 64-byte lines: 56 payload, flag | each line's flag is step + 1 | the smallest messages: one line is one cache-line transfer |
-//! | LL128 | 128-byte lines: 120 payload, flag | each line's flag is step + 1 | small messages: half the flags |
-//! | Simple | plain bytes | the sender's tail passes the step | everything else: payload is contiguous and can be reduced in place |
+//! | LL | 64-byte lines: 56 payload, flag | each line's flag names stamp and step | the smallest messages: one line is one cache-line transfer |
+//! | LL128 | 128-byte lines: 120 payload, flag | each line's flag names stamp and step | small messages: half the flags |
+//! | Simple | plain bytes | the sender's tail passes the step, and the slot's stamp is right | everything else: payload is contiguous and can be reduced in place |
 //!
 //! A flag is stored with Release after its line's payload, so the layouts do not rely on the atomicity of
 //! wide stores: a reader that sees the flag sees the payload. They differ in cache-line transfers per message and
@@ -15,6 +15,24 @@ mod line;
 pub(crate) use line::{Reading, read_lines, write_lines};
 
 use crate::layout::{LL_PAYLOAD, LL128_PAYLOAD, RingGeometry};
+
+/// What a sender marks a message with and its receiver expects: a message with another stamp does not arrive.
+///
+/// The layer above derives it from what both sides are doing, so that data of one operation is never taken for that
+/// of another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Stamp(pub u32);
+
+impl Stamp {
+    /// The flag of a line that belongs to message number `step`: the stamp above, the step plus one below.
+    ///
+    /// Steps repeat in the lower half after 2^32 messages. A line that nobody has written for exactly that long, and
+    /// with the same stamp, would be taken for a new one; nothing shorter is.
+    #[inline]
+    pub(crate) fn flag(self, step: u64) -> u64 {
+        u64::from(self.0) << 32 | u64::from((step as u32).wrapping_add(1))
+    }
+}
 
 /// The layout of a message; NCCL's names, with the CPU meaning given above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

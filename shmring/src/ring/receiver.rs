@@ -3,7 +3,7 @@
 use super::{RingMemory, take_role};
 use crate::error::Error;
 use crate::layout::ReceiverLine;
-use crate::protocol::{Protocol, Reading, read_lines};
+use crate::protocol::{Protocol, Reading, Stamp, read_lines};
 use crate::sync::{Ordering, PayloadWord, read_words};
 
 /// One receiver of a ring. `Send`, not `Clone`: the type is the role.
@@ -41,14 +41,14 @@ impl Receiver {
         self.carried
     }
 
-    /// Whether the next message has been posted in Simple.
+    /// Whether the next message has been posted in Simple, with this stamp.
     ///
     /// # Errors
     /// [`Error::Corrupt`] when the sender claims more steps than there are slots.
     #[inline]
-    pub fn is_posted(&mut self) -> Result<bool, Error> {
+    pub fn is_posted(&mut self, stamp: Stamp) -> Result<bool, Error> {
         if self.tail_cache > self.head {
-            return Ok(true);
+            return Ok(self.is_stamped(stamp));
         }
         // ORDERING: Acquire pairs with the Release in `Sender::post`: the slot bytes written before that
         // store are visible after this load.
@@ -58,7 +58,16 @@ impl Receiver {
             return Err(Error::corrupt("the sender's tail", tail, self.head));
         }
         self.tail_cache = tail;
-        Ok(tail > self.head)
+        Ok(tail > self.head && self.is_stamped(stamp))
+    }
+
+    /// Whether the next message, which is there, has this stamp.
+    #[inline]
+    fn is_stamped(&self, stamp: Stamp) -> bool {
+        let slot = self.ring.slot_index(self.head);
+        // ORDERING: Relaxed; the tail that counts this message was acquired, and its slot's stamp stays until we
+        // release it.
+        self.ring.sender_line().stamps[slot].load(Ordering::Relaxed) == stamp.0
     }
 
     /// Runs `f` on the memory of the next Simple slot, which [`Receiver::is_posted`] has found posted.
@@ -76,7 +85,8 @@ impl Receiver {
     }
 
     /// Copies the lines of the next LL or LL128 message that have arrived to `to`; true when all `len` bytes
-    /// are there. May be called again after false, with the same arguments, and goes on where it stopped.
+    /// are there, with this stamp. May be called again after false, with the same arguments, and goes on where it
+    /// stopped.
     ///
     /// # Errors
     /// [`Error::Corrupt`] when a line's flag belongs to a step that the sender cannot have reached.
@@ -87,9 +97,15 @@ impl Receiver {
     /// # Panics
     /// If `len` exceeds the protocol's capacity, or the protocol is Simple.
     #[inline]
-    pub unsafe fn read_lines(&mut self, protocol: Protocol, to: *mut u8, len: usize) -> Result<bool, Error> {
+    pub unsafe fn read_lines(
+        &mut self,
+        protocol: Protocol,
+        stamp: Stamp,
+        to: *mut u8,
+        len: usize,
+    ) -> Result<bool, Error> {
         assert!(len <= protocol.capacity(&self.ring.geometry), "{len} bytes in an {protocol} slot");
-        let flag = self.head + 1;
+        let flag = stamp.flag(self.head);
         // SAFETY: `len` fits into the slot; the caller vouches for `to`.
         unsafe {
             match protocol {

@@ -2,7 +2,7 @@
 
 use super::{RingMemory, take_role};
 use crate::error::Error;
-use crate::protocol::{Protocol, write_lines};
+use crate::protocol::{Protocol, Stamp, write_lines};
 use crate::sync::{Ordering, PayloadWord, prefetch_for_write, write_words};
 
 /// The one sender of a ring. `Send`, not `Clone`: the type is the role.
@@ -84,15 +84,16 @@ impl Sender {
     /// # Panics
     /// If there is no credit, or `len` exceeds the protocol's capacity, or the protocol is Simple.
     #[inline]
-    pub unsafe fn send_lines(&mut self, protocol: Protocol, payload: *const u8, len: usize) {
+    pub unsafe fn send_lines(&mut self, protocol: Protocol, stamp: Stamp, payload: *const u8, len: usize) {
         assert!(self.tail - self.head_cache < u64::from(self.ring.geometry.slots), "send without credit");
         assert!(len <= self.capacity(protocol), "{len} bytes in an {protocol} slot");
+        let flag = stamp.flag(self.tail);
         // SAFETY: credit makes this slot ours until the flags say otherwise (rule 2), `len` fits, and the
         // caller vouches for `payload`.
         unsafe {
             match protocol {
-                Protocol::Ll => write_lines(self.ring.ll_slot(self.tail), self.tail + 1, payload, len),
-                Protocol::Ll128 => write_lines(self.ring.ll128_slot(self.tail), self.tail + 1, payload, len),
+                Protocol::Ll => write_lines(self.ring.ll_slot(self.tail), flag, payload, len),
+                Protocol::Ll128 => write_lines(self.ring.ll128_slot(self.tail), flag, payload, len),
                 Protocol::Simple => panic!("Simple is sent by `write_slot` and `post`"),
             }
         }
@@ -126,14 +127,17 @@ impl Sender {
     ///
     /// Non-temporal stores into the slot must have been fenced by whoever issued them.
     #[inline]
-    pub fn post(&mut self) {
+    pub fn post(&mut self, stamp: Stamp) {
         debug_assert!(
             self.tail - self.head_cache < u64::from(self.ring.geometry.slots),
             "post without credit"
         );
+        let line = self.ring.sender_line();
+        // ORDERING: Relaxed; the tail's Release publishes it. The slot is ours, so nobody looks at its stamp.
+        line.stamps[self.ring.slot_index(self.tail)].store(stamp.0, Ordering::Relaxed);
         self.tail += 1;
-        // ORDERING: Release pairs with the Acquire in `Receiver::is_posted`: the slot's bytes come with it.
-        self.ring.sender_line().tail.store(self.tail, Ordering::Release);
+        // ORDERING: Release pairs with the Acquire in `Receiver::is_posted`: stamp and bytes of the slot come with it.
+        line.tail.store(self.tail, Ordering::Release);
         self.carried[Protocol::Simple as usize] += 1;
     }
 }

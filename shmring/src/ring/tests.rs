@@ -1,11 +1,13 @@
 //! Rings on the heap: fill, drain, wrap, several receivers, corrupt counters.
 
 use super::*;
-use crate::protocol::Protocol;
+use crate::protocol::{Protocol, Stamp};
 use crate::sync::Ordering;
 
 const SHAPE: RingGeometry =
     RingGeometry { receivers: 1, slots: 8, ll_lines: 3, ll128_lines: 2, slot_bytes: 256 };
+
+const STAMP: Stamp = Stamp(0xfee1_600d);
 
 fn send(sender: &mut Sender, protocol: Protocol, bytes: &[u8]) {
     assert!(sender.has_credit().unwrap());
@@ -16,9 +18,9 @@ fn send(sender: &mut Sender, protocol: Protocol, bytes: &[u8]) {
                 assert!(bytes.len() <= room);
                 to.copy_from(bytes.as_ptr(), bytes.len());
             });
-            sender.post();
+            sender.post(STAMP);
         } else {
-            sender.send_lines(protocol, bytes.as_ptr(), bytes.len());
+            sender.send_lines(protocol, STAMP, bytes.as_ptr(), bytes.len());
         }
     }
 }
@@ -28,11 +30,11 @@ fn receive(receiver: &mut Receiver, protocol: Protocol, len: usize) -> Option<Ve
     // SAFETY: `bytes` is a live slice of `len` bytes, which fit into a slot of `SHAPE`.
     unsafe {
         if protocol == Protocol::Simple {
-            if !receiver.is_posted().unwrap() {
+            if !receiver.is_posted(STAMP).unwrap() {
                 return None;
             }
             receiver.read_slot(|from, _| from.copy_to(bytes.as_mut_ptr(), len));
-        } else if !receiver.read_lines(protocol, bytes.as_mut_ptr(), len).unwrap() {
+        } else if !receiver.read_lines(protocol, STAMP, bytes.as_mut_ptr(), len).unwrap() {
             return None;
         }
     }
@@ -68,7 +70,7 @@ fn mixed_protocols_keep_order() {
         assert_eq!(receive(&mut receivers[0], p, l), Some(message(step as u64, l)));
     }
     assert_eq!(sender.step(), 400);
-    assert!(!receivers[0].is_posted().unwrap());
+    assert!(!receivers[0].is_posted(STAMP).unwrap());
 }
 
 /// The slots-plus-first message finds no credit in any protocol until one slot is released.
@@ -122,11 +124,11 @@ fn corrupt_words_are_errors() {
     let lines = |s: &Sender| s.ring.clone();
     let memory = lines(&sender);
     memory.sender_line().tail.store(9, Ordering::Relaxed);
-    assert!(matches!(receivers[0].is_posted(), Err(Error::Corrupt { found: 9, .. })));
-    memory.ll_slot(0)[0].flag.store(u64::MAX, Ordering::Relaxed);
+    assert!(matches!(receivers[0].is_posted(STAMP), Err(Error::Corrupt { found: 9, .. })));
+    memory.ll_slot(0)[0].flag.store(STAMP.flag(1), Ordering::Relaxed);
     let mut byte = 0u8;
     // SAFETY: one byte is read into a live byte.
-    let answer = unsafe { receivers[0].read_lines(Protocol::Ll, &raw mut byte, 1) };
+    let answer = unsafe { receivers[0].read_lines(Protocol::Ll, STAMP, &raw mut byte, 1) };
     assert!(matches!(answer, Err(Error::Corrupt { .. })));
     memory.receiver_lines()[0].head.store(1, Ordering::Relaxed);
     for _ in 0..8 {
@@ -134,6 +136,39 @@ fn corrupt_words_are_errors() {
     }
     memory.receiver_lines()[0].head.store(99, Ordering::Relaxed);
     assert!(matches!(sender.has_credit(), Err(Error::Corrupt { found: 99, .. })));
+}
+
+/// A message with another stamp does not arrive, in any protocol; it stays where it is until its own is asked for.
+#[test]
+fn stamps_are_compared() {
+    let (mut sender, mut receivers) = heap_ring(SHAPE).unwrap();
+    let receiver = &mut receivers[0];
+    for protocol in Protocol::ALL {
+        send(&mut sender, protocol, b"mine");
+        for other in [Stamp(STAMP.0 + 1), Stamp(0), Stamp(!STAMP.0)] {
+            let mut bytes = [0u8; 4];
+            let here = match protocol {
+                Protocol::Simple => receiver.is_posted(other),
+                // SAFETY: four bytes are read into a live array of four.
+                _ => unsafe { receiver.read_lines(protocol, other, bytes.as_mut_ptr(), 4) },
+            };
+            assert!(!here.unwrap(), "{protocol} {other:?}");
+            assert_eq!(bytes, [0; 4]);
+        }
+        assert_eq!(receive(receiver, protocol, 4), Some(b"mine".to_vec()));
+    }
+}
+
+/// Whatever a flag holds, the answer is "no", an error, or the one flag that is due: also around the 2^32nd step.
+#[test]
+fn flags_of_other_steps_are_told_apart() {
+    for step in [0, 1, 7, u64::from(u32::MAX) - 1, u64::from(u32::MAX), 1 << 32, (1 << 32) + 5] {
+        let due = STAMP.flag(step);
+        assert_ne!(due, STAMP.flag(step + 1));
+        assert_ne!(due, STAMP.flag(step.wrapping_sub(8)));
+        assert_ne!(due, Stamp(1).flag(step));
+        assert_eq!(due as u32, (step as u32).wrapping_add(1));
+    }
 }
 
 /// A role can be taken once.

@@ -1,7 +1,7 @@
 //! Segments on a real file system: life of the name, every state of attaching, hostile headers.
 
 use super::*;
-use crate::protocol::Protocol;
+use crate::protocol::{Protocol, Stamp};
 use std::time::Duration;
 
 fn spec(dir: &std::path::Path, members: u32) -> SegmentSpec {
@@ -54,12 +54,12 @@ fn messages_cross_mappings() {
             unsafe {
                 if protocol == Protocol::Simple {
                     sender.write_slot(|to, _| to.copy_from(text.as_ptr(), 16));
-                    sender.post();
-                    assert!(receiver.is_posted().unwrap());
+                    sender.post(Stamp(3));
+                    assert!(receiver.is_posted(Stamp(3)).unwrap());
                     receiver.read_slot(|from, _| from.copy_to(got.as_mut_ptr(), 16));
                 } else {
-                    sender.send_lines(protocol, text.as_ptr(), 16);
-                    assert!(receiver.read_lines(protocol, got.as_mut_ptr(), 16).unwrap());
+                    sender.send_lines(protocol, Stamp(3), text.as_ptr(), 16);
+                    assert!(receiver.read_lines(protocol, Stamp(3), got.as_mut_ptr(), 16).unwrap());
                 }
             }
             receiver.release(protocol);

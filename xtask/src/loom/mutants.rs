@@ -29,6 +29,8 @@ const SENDER: &str = "shmring/src/ring/sender.rs";
 const RECEIVER: &str = "shmring/src/ring/receiver.rs";
 const RING: &str = "shmring/src/ring/mod.rs";
 const LINE: &str = "shmring/src/protocol/line.rs";
+const PROTOCOL: &str = "shmring/src/protocol/mod.rs";
+const JOURNAL: &str = "shmring/src/layout/journal.rs";
 const HEADER: &str = "shmring/src/layout/header.rs";
 const DOORBELL: &str = "shmring/src/doorbell.rs";
 const FUTEX: &str = "shmring/src/futex.rs";
@@ -49,7 +51,74 @@ const NO_SEND_ASSERT: Edit = edit(
 const FLAG_STORE: &str = "line.flag().store(flag, Ordering::Release);";
 
 /// Every weakening.
-pub(super) const ALL: &[&[Mutant]] = &[ORDERINGS, RINGS, WAITING, CONTROL];
+pub(super) const ALL: &[&[Mutant]] = &[ORDERINGS, RINGS, STAMPS, WAITING, CONTROL];
+
+/// Of the stamps of messages and the journals of members.
+const STAMPS: &[Mutant] = &[
+    Mutant {
+        name: "stamp stored after the tail",
+        test: ("publish", "stamps"),
+        edits: &[
+            edit(
+                SENDER,
+                "line.stamps[self.ring.slot_index(self.tail)].store(stamp.0, Ordering::Relaxed);",
+                "",
+            ),
+            edit(
+                SENDER,
+                "line.tail.store(self.tail, Ordering::Release);",
+                "line.tail.store(self.tail, Ordering::Release);\n        let slot = self.ring.slot_index(self.tail - 1);\n        line.stamps[slot].store(stamp.0, Ordering::Relaxed);",
+            ),
+        ],
+    },
+    Mutant {
+        name: "stamp not compared",
+        test: ("publish", "stamps"),
+        edits: &[edit(
+            RECEIVER,
+            "load(Ordering::Relaxed) == stamp.0",
+            "load(Ordering::Relaxed) >= stamp.0.min(1)",
+        )],
+    },
+    Mutant {
+        name: "journal's number stored relaxed",
+        test: ("journal", "words_come_with_their_number"),
+        edits: &[edit(
+            JOURNAL,
+            "entry.number.store(number, Ordering::Release)",
+            "entry.number.store(number, Ordering::Relaxed)",
+        )],
+    },
+    Mutant {
+        name: "journal's number loaded relaxed",
+        test: ("journal", "words_come_with_their_number"),
+        edits: &[edit(
+            JOURNAL,
+            "entry.number.load(Ordering::Acquire)",
+            "entry.number.load(Ordering::Relaxed)",
+        )],
+    },
+    Mutant {
+        name: "journal's number not cleared before its words change",
+        test: ("journal", "entries_are_whole"),
+        edits: &[edit(JOURNAL, "entry.number.store(0, Ordering::Relaxed);", "")],
+    },
+    Mutant {
+        name: "journal written without a fence",
+        test: ("journal", "entries_are_whole"),
+        edits: &[edit(JOURNAL, "fence(Ordering::Release);", "")],
+    },
+    Mutant {
+        name: "journal read without a fence",
+        test: ("journal", "entries_are_whole"),
+        edits: &[edit(JOURNAL, "fence(Ordering::Acquire);", "")],
+    },
+    Mutant {
+        name: "journal's number looked at once",
+        test: ("journal", "entries_are_whole"),
+        edits: &[edit(JOURNAL, "n if n == number && n == after =>", "n if n == number =>")],
+    },
+];
 
 const ORDERINGS: &[Mutant] = &[
     Mutant {
@@ -209,14 +278,7 @@ const RINGS: &[Mutant] = &[
     Mutant {
         name: "flag is the step, not one more",
         test: ("publish", "ll"),
-        edits: &[
-            edit(
-                SENDER,
-                "self.ring.ll_slot(self.tail), self.tail + 1",
-                "self.ring.ll_slot(self.tail), self.tail",
-            ),
-            edit(RECEIVER, "let flag = self.head + 1;", "let flag = self.head;"),
-        ],
+        edits: &[edit(PROTOCOL, "u64::from((step as u32).wrapping_add(1))", "u64::from(step as u32)")],
     },
     Mutant {
         name: "flag stored before its payload",
@@ -265,15 +327,15 @@ const RINGS: &[Mutant] = &[
     Mutant {
         name: "message taken for posted one step early",
         test: ("publish", "simple"),
-        edits: &[edit(RECEIVER, "Ok(tail > self.head)", "Ok(tail >= self.head)")],
+        edits: &[edit(RECEIVER, "Ok(tail > self.head && ", "Ok(tail >= self.head && ")],
     },
     Mutant {
         name: "slot released before its lines are read",
         test: ("credit", "ll128"),
         edits: &[edit(
             RECEIVER,
-            "let flag = self.head + 1;",
-            "let flag = self.head + 1;\n        self.line().head.store(flag, Ordering::Release);",
+            "let flag = stamp.flag(self.head);",
+            "let flag = stamp.flag(self.head);\n        self.line().head.store(self.head + 1, Ordering::Release);",
         )],
     },
     Mutant {

@@ -38,6 +38,15 @@ fn job(dir: &std::path::Path, child: &Child) -> (Segment, Segment, Health) {
     (first, second, Health::new(members, 0))
 }
 
+/// Waiting in a barrier, for anyone.
+fn waiting(seqno: u64) -> Waiting {
+    Waiting { seqno, descriptor: barrier(), awaits: Some(Awaits::Anyone) }
+}
+
+fn barrier() -> Descriptor {
+    Descriptor::from_words([2, 0])
+}
+
 fn kill(mut child: Child) {
     child.kill().unwrap();
     child.wait().unwrap();
@@ -51,12 +60,12 @@ fn only_a_rank_that_is_still_needed_counts() {
     let child = sleeper();
     let pid = child.id();
     let (segment, _second, mut health) = job(dir.path(), &child);
-    health.check(&segment, 7).unwrap();
+    health.check(&segment, &waiting(7)).unwrap();
     kill(child);
     segment.member_record(1).identity.finished.store(7, Ordering::Relaxed);
-    health.check(&segment, 7).unwrap();
+    health.check(&segment, &waiting(7)).unwrap();
     assert_eq!(segment.header().aborted(), 0);
-    match health.check(&segment, 8) {
+    match health.check(&segment, &waiting(8)) {
         Err(Error::PeerGone { dead: 1, how, rank: 0, seqno: 8 }) => {
             assert_eq!(how, format!("process {pid}, it died"));
         }
@@ -72,14 +81,14 @@ fn leaving_is_not_dying() {
     let child = sleeper();
     let (segment, _second, mut health) = job(dir.path(), &child);
     segment.member_record(1).identity.set_state(MemberState::Left);
-    match health.check(&segment, 1) {
+    match health.check(&segment, &waiting(1)) {
         Err(Error::PeerGone { dead: 1, how, .. }) => {
             assert!(how.ends_with("it left the communicator"), "{how}");
         }
         other => panic!("{other:?}"),
     }
     kill(child);
-    let error = health.check(&segment, 1).unwrap_err().to_string();
+    let error = health.check(&segment, &waiting(1)).unwrap_err().to_string();
     assert!(error.contains("it left the communicator"), "{error}");
 }
 
@@ -92,7 +101,7 @@ fn a_reused_id_is_noticed() {
     let mut members = health.members().to_vec();
     members[1].start_time += 1;
     health = Health::new(members, 0);
-    assert!(matches!(health.check(&segment, 1), Err(Error::PeerGone { dead: 1, .. })));
+    assert!(matches!(health.check(&segment, &waiting(1)), Err(Error::PeerGone { dead: 1, .. })));
     kill(child);
 }
 
@@ -109,7 +118,57 @@ fn words_are_read_back() {
         | Verdict::Left(rank)
         | Verdict::Timeout(rank)
         | Verdict::Failed(rank)
-        | Verdict::Aborted(rank)) = Verdict::from_word(word, 64);
+        | Verdict::Aborted(rank)
+        | Verdict::Mismatch(rank)) = Verdict::from_word(word, 64);
         assert!(rank < 64, "{word:#x}");
     }
+}
+
+/// A rank that has entered another call under the same number is found at once, and both calls are told.
+#[test]
+fn another_call_is_found() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let child = sleeper();
+    let (segment, _second, mut health) = job(dir.path(), &child);
+    for seqno in 1..=8 {
+        segment.member_record(0).journal.write(seqno, barrier().to_words());
+    }
+    let journal = &segment.member_record(1).journal;
+    journal.write(7, barrier().to_words());
+    health.check(&segment, &waiting(7)).unwrap();
+    journal.write(8, [0, 5]);
+    match health.check(&segment, &waiting(8)) {
+        Err(Error::Mismatch { seqno: 8, first: 0, second: 1, first_call, second_call, .. }) => {
+            assert_eq!(
+                (first_call.as_str(), second_call.as_str()),
+                ("barrier", "all_reduce of 5 x float, sum")
+            );
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(Verdict::from_word(segment.header().aborted(), 2), Verdict::Mismatch(0));
+    kill(child);
+}
+
+/// A rank that is so far ahead that its journal does not reach back has called something else if this rank still
+/// waits for it; that is said at the second look, and not while this rank waits for another.
+#[test]
+fn a_rank_far_ahead_is_suspect() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let child = sleeper();
+    let (segment, _second, mut health) = job(dir.path(), &child);
+    for seqno in 1..=40 {
+        segment.member_record(1).journal.write(seqno, [0, 0]);
+    }
+    segment.member_record(1).identity.finished.store(40, Ordering::Relaxed);
+    for _ in 0..3 {
+        health.check(&segment, &waiting(3)).unwrap();
+    }
+    let for_it = Waiting { awaits: Some(Awaits::Member(1)), ..waiting(3) };
+    health.check(&segment, &for_it).unwrap();
+    health.check(&segment, &waiting(3)).unwrap();
+    health.check(&segment, &for_it).unwrap();
+    let error = health.check(&segment, &for_it).unwrap_err().to_string();
+    assert!(error.contains("rank 1 called something else, which is no longer on record"), "{error}");
+    kill(child);
 }

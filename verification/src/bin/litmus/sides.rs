@@ -2,7 +2,7 @@
 
 use crate::message::{Message, NAMES, Pauses, WAYS, WORDS_MAX, Way};
 use anyhow::{Result, bail};
-use shmring::{Error, Protocol, Receiver, Sender};
+use shmring::{Error, Protocol, Receiver, Sender, Stamp};
 use std::time::{Duration, Instant};
 
 /// Longest time without progress: far beyond what any schedule of a working ring needs.
@@ -42,6 +42,11 @@ impl Checked {
     }
 }
 
+/// Another stamp for each message, so that one of an earlier step can never pass.
+fn stamp(seed: u64, step: u64) -> Stamp {
+    Stamp((seed ^ step).wrapping_mul(0x9e37_79b9) as u32)
+}
+
 /// Sends messages for `time`; the last one says so.
 pub(crate) fn send(mut sender: Sender, time: Duration, seed: u64) -> Result<()> {
     let end = Instant::now() + time;
@@ -49,6 +54,7 @@ pub(crate) fn send(mut sender: Sender, time: Duration, seed: u64) -> Result<()> 
     let mut payload = Vec::with_capacity(WORDS_MAX);
     loop {
         let message = Message::of(seed, sender.step());
+        let stamp = stamp(seed, sender.step());
         // Reading the clock for each message would space them evenly.
         let last = sender.step().is_multiple_of(64) && Instant::now() >= end;
         payload.clear();
@@ -58,17 +64,17 @@ pub(crate) fn send(mut sender: Sender, time: Duration, seed: u64) -> Result<()> 
         match WAYS[message.way] {
             // SAFETY: `payload` is live and holds `len` bytes.
             Way::Lines(protocol) => unsafe {
-                sender.send_lines(protocol, payload.as_ptr().cast(), message.len);
+                sender.send_lines(protocol, stamp, payload.as_ptr().cast(), message.len);
             },
             // SAFETY: slots have room for the longest message.
             Way::Plain => unsafe {
                 sender.write_slot(|to, _| to.copy_from(payload.as_ptr().cast(), message.len));
-                sender.post();
+                sender.post(stamp);
             },
             // SAFETY: slots have room for the longest message, and begin on a multiple of 16 bytes.
             Way::Streamed => unsafe {
                 sender.write_slot(|to, _| stream(&payload, to));
-                sender.post();
+                sender.post(stamp);
             },
         }
         if last {
@@ -85,15 +91,16 @@ pub(crate) fn receive(mut receiver: Receiver, seed: u64) -> Result<Checked> {
     loop {
         let step = receiver.step();
         let message = Message::of(seed, step);
+        let stamp = stamp(seed, step);
         let to: *mut u8 = payload.as_mut_ptr().cast();
         let protocol = match WAYS[message.way] {
             Way::Lines(protocol) => {
                 // SAFETY: `payload` has room for the longest message.
-                wait("a message", || unsafe { receiver.read_lines(protocol, to, message.len) })?;
+                wait("a message", || unsafe { receiver.read_lines(protocol, stamp, to, message.len) })?;
                 protocol
             }
             Way::Plain | Way::Streamed => {
-                wait("a message", || receiver.is_posted())?;
+                wait("a message", || receiver.is_posted(stamp))?;
                 // SAFETY: the message is posted, and `payload` has room for it.
                 unsafe { receiver.read_slot(|from, _| from.copy_to(to, message.len)) };
                 Protocol::Simple
