@@ -28,6 +28,12 @@ pub struct Config {
     pub report: Option<PathBuf>,
     /// Which processor cores the ranks' communicating threads run on.
     pub bind: Bind,
+    /// How long reaching the rendezvous may take; the join time-out unless set.
+    pub connect_timeout: Option<Duration>,
+    /// How long leaving may take; the operation time-out unless set.
+    pub finalize_timeout: Option<Duration>,
+    /// Where this rank is to fail, for tests: see `RINGCCL_FAIL_POINT`.
+    pub fail_point: Option<String>,
 }
 
 /// How the threads that communicate are bound to processor cores.
@@ -85,6 +91,9 @@ impl Config {
             shm_dir: "/dev/shm".into(),
             report: None,
             bind: Bind::None,
+            connect_timeout: None,
+            finalize_timeout: None,
+            fail_point: None,
         }
     }
 
@@ -127,6 +136,10 @@ impl Config {
         if let Some(ms) = number("RINGCCL_TIMEOUT_MS", 1, 86_400_000)? {
             config.timeout = Duration::from_millis(ms);
         }
+        if let Some(ms) = number("RINGCCL_FINALIZE_TIMEOUT_MS", 1, 86_400_000)? {
+            config.finalize_timeout = Some(Duration::from_millis(ms));
+        }
+        config.fail_point = var("RINGCCL_FAIL_POINT");
         if let Some(channels) = number("RINGCCL_CHANNELS", 1, 16)? {
             config.channels = channels as u32;
         }

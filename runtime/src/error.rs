@@ -67,15 +67,16 @@ pub enum Error {
         /// The operation in which this was found.
         seqno: u64,
     },
-    /// An operation did not finish in time.
+    /// Something did not finish in time.
     #[error(
-        "operation {seqno} on rank {rank} did not finish within {limit:?}; {standing}; raise RINGCCL_TIMEOUT_MS if the ranks only need longer"
+        "{stage} on rank {rank} did not finish within {limit:?}; {standing}; raise {} if the ranks only need longer",
+        stage.setting()
     )]
     Timeout {
         /// The rank that says so.
         rank: u32,
-        /// The operation.
-        seqno: u64,
+        /// What.
+        stage: Stage,
         /// The time limit.
         limit: Duration,
         /// Where each late rank stands.
@@ -107,8 +108,8 @@ pub enum Error {
     Aborted {
         /// The rank that ended it.
         by: u32,
-        /// In a few words, why.
-        reason: &'static str,
+        /// Why; after a time-out also who is behind.
+        reason: String,
         /// The rank that says so.
         rank: u32,
         /// The operation.
@@ -132,6 +133,46 @@ pub enum Error {
         /// Why.
         why: String,
     },
+}
+
+/// What has a deadline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Stage {
+    /// Until every rank has attached to the communicator.
+    Join,
+    /// The operation of this number, from 1.
+    Operation(u64),
+    /// Leaving, which is the operation of this number.
+    Finalize(u64),
+}
+
+impl Stage {
+    /// The operation's number; 0 before the first.
+    pub(crate) fn seqno(self) -> u64 {
+        match self {
+            Self::Join => 0,
+            Self::Operation(seqno) | Self::Finalize(seqno) => seqno,
+        }
+    }
+
+    /// The variable that holds the deadline.
+    fn setting(self) -> &'static str {
+        match self {
+            Self::Join => "RINGCCL_JOIN_TIMEOUT_MS",
+            Self::Operation(_) => "RINGCCL_TIMEOUT_MS",
+            Self::Finalize(_) => "RINGCCL_FINALIZE_TIMEOUT_MS",
+        }
+    }
+}
+
+impl std::fmt::Display for Stage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Join => f.write_str("joining"),
+            Self::Operation(seqno) => write!(f, "operation {seqno}"),
+            Self::Finalize(seqno) => write!(f, "finalize (operation {seqno})"),
+        }
+    }
 }
 
 /// What kind of trouble an [`Error`] is: the closed set that other interfaces map from.

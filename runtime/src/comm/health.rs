@@ -3,7 +3,8 @@
 use super::clash::Clash;
 use super::descriptor::Descriptor;
 use super::peers::Peers;
-use crate::error::Error;
+use super::standing::standing;
+use crate::error::{Error, Stage};
 use coordinator_lite::Member;
 use shmring::clock;
 use shmring::doorbell::Awaits;
@@ -123,6 +124,7 @@ impl Health {
     /// Called now and then by a rank that waits for others to attach.
     #[cold]
     pub(crate) fn check_attached(&mut self, segment: &Segment) -> Result<(), Error> {
+        // Who has died or left has finished nothing, whatever is asked for.
         self.check_processes_in(segment, 1)
     }
 
@@ -213,6 +215,19 @@ impl Health {
         clock::sleep(CAUSE_IS_SEEN);
     }
 
+    pub(super) fn is_stopped(&self, rank: u32) -> bool {
+        self.peers.is_stopped(rank)
+    }
+
+    /// The error for a segment that did not come because rank 0, which makes it, is stopped.
+    pub(super) fn creator_is_stopped(&self, limit: Duration) -> Error {
+        let pid = self.peers.pid(0);
+        let standing = format!(
+            "rank 0 has not made the segment and its process {pid} is stopped: send it SIGCONT, or look who stopped it"
+        );
+        Error::Timeout { rank: self.rank, stage: Stage::Join, limit, standing }
+    }
+
     fn describe(&self, rank: u32, how: &str) -> String {
         format!("process {}, {how}", self.peers.pid(rank))
     }
@@ -241,46 +256,25 @@ pub(crate) fn explain(segment: &Segment, word: u64, health: &Health, seqno: u64)
         Verdict::Left(dead) => {
             Error::PeerGone { dead, how: health.describe(dead, "it left the communicator"), rank, seqno }
         }
-        Verdict::Timeout(by) => Error::Aborted { by, reason: "after a time-out", rank, seqno },
+        Verdict::Timeout(by) => {
+            let stage = if seqno == 0 { Stage::Join } else { Stage::Operation(seqno) };
+            let reason = format!("after a time-out: {}", standing(segment, &health.peers, rank, stage));
+            Error::Aborted { by, reason, rank, seqno }
+        }
         Verdict::Failed(by) => {
-            Error::Aborted { by, reason: "after an error of its own, see its message", rank, seqno }
+            Error::Aborted { by, reason: "after an error of its own, see its message".into(), rank, seqno }
         }
         Verdict::Aborted(by) => {
-            Error::Aborted { by, reason: "because its program called abort", rank, seqno }
+            Error::Aborted { by, reason: "because its program called abort".into(), rank, seqno }
         }
     }
 }
 
-/// The error of a rank whose operation takes longer than `limit`: who is behind, and where.
-pub(crate) fn timeout(segment: &Segment, health: &Health, seqno: u64, limit: Duration) -> Error {
-    let standing: Vec<String> = (0..health.nranks())
-        .filter(|rank| *rank != health.rank)
-        .filter_map(|rank| {
-            let identity = &segment.member_record(rank).identity;
-            // ORDERING: Relaxed; the numbers are only printed.
-            let started = identity.started.load(Ordering::Relaxed);
-            let finished = identity.finished.load(Ordering::Relaxed);
-            let pid = health.peers.pid(rank);
-            let stopped = if health.peers.is_stopped(rank) {
-                format!(" and its process {pid} is stopped: send it SIGCONT, or look who stopped it")
-            } else {
-                String::new()
-            };
-            let call = match segment.member_record(rank).journal.read(started) {
-                Record::Here(words) => format!(" ({})", Descriptor::from_words(words)),
-                Record::NotYet | Record::Overwritten => String::new(),
-            };
-            (finished < seqno).then(|| match started {
-                s if s >= seqno => format!("rank {rank} is in operation {seqno} too{stopped}"),
-                s if s > finished => format!("rank {rank} is in operation {s}{call}{stopped}"),
-                _ => format!("rank {rank} has not called operation {}{stopped}", finished + 1),
-            })
-        })
-        .collect();
-    let standing =
-        if standing.is_empty() { "all other ranks have finished it".into() } else { standing.join(", ") };
-    end(segment, Verdict::Timeout(health.rank), health, seqno);
-    Error::Timeout { rank: health.rank, seqno, limit, standing }
+/// The error of a rank for which a stage takes longer than `limit`: who is behind, and where.
+pub(crate) fn timeout(segment: &Segment, health: &Health, stage: Stage, limit: Duration) -> Error {
+    let standing = standing(segment, &health.peers, health.rank, stage);
+    end(segment, Verdict::Timeout(health.rank), health, stage.seqno());
+    Error::Timeout { rank: health.rank, stage, limit, standing }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use super::health::Health;
 use crate::config::Config;
 use crate::error::Error;
+use crate::fail::{self, FailPoint};
 use crate::transport::shm::Shm;
 use coordinator_lite::{Hello, Member, Secret, Server, UniqueId, Welcome, join};
 use shmring::segment::{Segment, SegmentName, SegmentSpec, remove_stale};
@@ -28,6 +29,7 @@ pub(super) struct Joined {
     pub(super) shm: Shm,
     pub(super) health: Health,
     pub(super) job: u64,
+    pub(super) fail: Option<FailPoint>,
 }
 
 fn var(name: &'static str) -> Result<String, Error> {
@@ -88,6 +90,7 @@ impl Bootstrap {
 
     /// Joins the others and maps the segment.
     pub(super) fn join(self, config: &Config) -> Result<Joined, Error> {
+        let mut fail = fail_point(config)?;
         let start = Instant::now();
         let geometry = config.geometry(self.nranks);
         let segment_error = |cause| Error::Segment { rank: self.rank, cause };
@@ -99,7 +102,9 @@ impl Bootstrap {
         };
         let member = Member::current(&node, local_rank)?;
         let hello = Hello { group: self.group, rank: self.rank, nranks: self.nranks, member };
+        fail::at(&mut fail, fail::INIT_JOIN);
         let Welcome { job, members, .. } = join(self.addr, &self.secret, hello, config.join_timeout)?;
+        fail::at(&mut fail, fail::INIT_WELCOME);
         if let Some(rank) = members.iter().position(|m| m.host != members[0].host) {
             return Err(Error::OtherHost { rank: rank as u32 });
         }
@@ -129,7 +134,8 @@ impl Bootstrap {
         } else {
             attach(&spec, self.rank, left, &mut health)?
         };
-        Ok(Joined { shm: Shm::new(segment), health, job })
+        fail::at(&mut fail, fail::INIT_ATTACHED);
+        Ok(Joined { shm: Shm::new(segment), health, job, fail })
     }
 }
 
@@ -147,6 +153,7 @@ pub(super) fn join_in_process(nranks: u32, config: &Config) -> Result<Vec<Joined
         shm: Shm::new(segment),
         health: Health::new(members.clone(), rank as u32),
         job,
+        fail: None,
     });
     Ok(parts.collect())
 }
@@ -167,6 +174,9 @@ fn attach(spec: &SegmentSpec, rank: u32, deadline: Duration, health: &mut Health
                 // cause by those that look a moment later.
                 health.check_processes().inspect_err(|_| std::thread::sleep(5 * ATTACH_TRY))?;
             }
+            Err(shmring::Error::NotReady { .. }) if health.is_stopped(0) => {
+                return Err(health.creator_is_stopped(deadline));
+            }
             Err(shmring::Error::NotReady { path, state, .. }) => {
                 let cause = shmring::Error::NotReady { path, state, waited: deadline };
                 return Err(Error::Segment { rank, cause });
@@ -174,6 +184,12 @@ fn attach(spec: &SegmentSpec, rank: u32, deadline: Duration, health: &mut Health
             Err(cause) => return Err(Error::Segment { rank, cause }),
         }
     }
+}
+
+fn fail_point(config: &Config) -> Result<Option<FailPoint>, Error> {
+    let Some(text) = &config.fail_point else { return Ok(None) };
+    let setting = |expected| Error::Setting { name: "RINGCCL_FAIL_POINT", value: text.clone(), expected };
+    FailPoint::parse(text).map(Some).map_err(setting)
 }
 
 fn check_ranks(rank: u32, nranks: u32) -> Result<(), Error> {

@@ -8,12 +8,14 @@ mod health;
 mod init;
 mod peers;
 mod run;
+mod standing;
 
 pub use abort::AbortHandle;
 
 use crate::config::{Bind, Config};
-use crate::error::Error;
+use crate::error::{Error, Stage};
 use crate::executor::Executor;
+use crate::fail::{self, FailPoint};
 use crate::plan::{Choice, Limits};
 use crate::report::{self, Tally};
 use crate::transport::shm::Shm;
@@ -52,6 +54,7 @@ pub struct Communicator {
     /// Plan and kernel of the last call that moved data between ranks.
     last: Option<Prepared>,
     finalized: bool,
+    fail: Option<FailPoint>,
 }
 
 /// A rendezvous hosted by this process, and the id by which others join it.
@@ -104,7 +107,9 @@ impl Communicator {
         let cores = usable_cores(); // before binding, which leaves one
         let mut comm = Self::assemble(joined, config, rank, nranks, cores);
         comm.claim_core(cores);
+        fail::at(&mut comm.fail, fail::INIT_BARRIER);
         comm.wait_for_all()?;
+        fail::at(&mut comm.fail, fail::INIT_DONE);
         drop(server);
         comm.tally.publish(comm.shm.segment.member_record(rank), &WaitStats::default(), [0; 3]);
         Ok(comm)
@@ -142,6 +147,7 @@ impl Communicator {
             tally: Tally::default(),
             last: None,
             finalized: false,
+            fail: joined.fail,
         }
     }
 
@@ -174,7 +180,7 @@ impl Communicator {
             },
             |waited| {
                 if waited >= config.join_timeout {
-                    return Err(health::timeout(segment, health, 1, config.join_timeout));
+                    return Err(health::timeout(segment, health, Stage::Join, config.join_timeout));
                 }
                 health.check_attached(segment)
             },
@@ -228,17 +234,21 @@ impl Communicator {
     /// # Errors
     /// [`Error::Output`] when report or trace cannot be written; an error of the barrier before it.
     pub fn finalize(mut self) -> Result<(), Error> {
+        fail::at(&mut self.fail, fail::FINALIZE_BEGIN);
         self.finalized = true;
         self.tally.publish(self.record(), &self.waiter.stats(), self.shm.sent());
         // A root has sent and gone on: this is its last chance to learn that others called something else.
         let together = self.barrier().and_then(|()| self.health.compare_all(&self.shm.segment, self.seqno));
+        fail::at(&mut self.fail, fail::FINALIZE_MET);
         let report = match &self.config.report {
             Some(path) if self.rank == 0 => {
                 report::write(path, &self.shm.segment, self.health.members(), self.job, self.number)
             }
             _ => Ok(()),
         };
+        fail::at(&mut self.fail, fail::FINALIZE_REPORTED);
         self.leave();
+        fail::at(&mut self.fail, fail::FINALIZE_LEFT);
         let trace = trace::write(self.rank);
         together.and(report).and(trace)
     }

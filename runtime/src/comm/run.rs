@@ -3,8 +3,9 @@
 use super::Communicator;
 use super::descriptor::{self, Descriptor};
 use super::health::{self, Verdict, Waiting};
-use crate::error::Error;
+use crate::error::{Error, Stage};
 use crate::executor::{Buffers, Operation, Progress};
+use crate::fail;
 use crate::plan::{Call, Kind, Plan, select};
 use crate::reduce::{self, Dst, Reducer, Store};
 use crate::trace;
@@ -36,6 +37,7 @@ impl Communicator {
             self.health.let_cause_go_first(&error);
             return Err(error);
         }
+        fail::at(&mut self.fail, fail::OP_BEGIN);
         self.seqno += 1;
         let seqno = self.seqno;
         let begun = trace::begin();
@@ -44,6 +46,7 @@ impl Communicator {
         if self.nranks > 1 && !is_empty {
             let prepared = self.prepare(call);
             self.announce(prepared.descriptor);
+            fail::at(&mut self.fail, fail::OP_CALLED);
             // SAFETY: the caller's contract.
             unsafe { self.run_plan(&prepared, Buffers { input, output })? };
         } else if is_empty {
@@ -52,7 +55,8 @@ impl Communicator {
             // SAFETY: the caller's contract; with one rank every reduction is a copy.
             unsafe { reduce::copy(input, &[Dst { ptr: output, store: Store::Streaming }], call.bytes()) };
         }
-        // ORDERING: Release pairs with the Acquire in `Health::has_passed`: all messages of this operation came before.
+        fail::at(&mut self.fail, fail::OP_DONE);
+        // ORDERING: Release pairs with the Acquire in `health::has_finished`: all messages of this operation came before.
         self.record().identity.finished.store(seqno, Ordering::Release);
         self.tally.count(&call);
         self.publish_tally(call.bytes());
@@ -107,7 +111,12 @@ impl Communicator {
 
     /// Polls the operation to its end, waiting in between.
     unsafe fn drive(&mut self, operation: &Operation, descriptor: Descriptor) -> Result<(), Error> {
-        let Self { shm, executor, waiter, health, config, seqno, rank, .. } = self;
+        let Self { shm, executor, waiter, health, config, seqno, rank, fail, finalized, .. } = self;
+        let (stage, limit) = if *finalized {
+            (Stage::Finalize(*seqno), config.finalize_timeout.unwrap_or(config.timeout))
+        } else {
+            (Stage::Operation(*seqno), config.timeout)
+        };
         let Shm { segment, lanes, .. } = shm;
         let header = segment.header();
         let corrupt = |cause| Error::Segment { rank: *rank, cause };
@@ -116,6 +125,7 @@ impl Communicator {
         let awaited = Cell::new(None);
         // SAFETY: the caller's contract.
         while unsafe { executor.poll(operation, segment, lanes) }.map_err(corrupt)? != Progress::Done {
+            fail::at(fail, fail::OP_SENT);
             let mut ended = 0;
             waiter.wait(
                 &segment.member_record(*rank).bell,
@@ -132,8 +142,9 @@ impl Communicator {
                 },
                 |waited| {
                     let spent = now() - *begun.get_or_insert_with(|| now() - waited);
-                    if spent >= config.timeout {
-                        return Err(health::timeout(segment, health, *seqno, config.timeout));
+                    fail::at(fail, fail::OP_BLOCKED);
+                    if spent >= limit {
+                        return Err(health::timeout(segment, health, stage, limit));
                     }
                     health.check(segment, &Waiting { seqno: *seqno, descriptor, awaits: awaited.get() })
                 },

@@ -57,6 +57,8 @@ pub struct Job {
     nranks: u32,
     args: Vec<String>,
     env: Vec<(String, String)>,
+    /// What one rank has besides.
+    rank_env: Vec<(u32, String, String)>,
     /// The ranks by number; `None` where none runs.
     pub ranks: Vec<Option<Rank>>,
 }
@@ -68,13 +70,20 @@ impl Job {
         let dir = shm.path().display().to_string();
         let env = vec![("RINGCCL_SHM_DIR".into(), dir), ("RINGCCL_JOIN_TIMEOUT_MS".into(), "30000".into())];
         let ranks = (0..nranks).map(|_| None).collect();
-        Self { worker: worker.into(), meet, nranks, args, env, ranks }
+        Self { worker: worker.into(), meet, nranks, args, env, rank_env: Vec::new(), ranks }
     }
 
     /// The same with a setting; the last one of a name holds.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl ToString) -> Self {
         self.env.push((name.into(), value.to_string()));
+        self
+    }
+
+    /// The same with a setting that one rank alone has.
+    #[must_use]
+    pub fn with_rank(mut self, rank: u32, name: &str, value: impl ToString) -> Self {
+        self.rank_env.push((rank, name.into(), value.to_string()));
         self
     }
 
@@ -86,6 +95,8 @@ impl Job {
         command.args(&self.args).stdin(Stdio::null());
         command.env("RANK", rank.to_string()).env("WORLD_SIZE", self.nranks.to_string());
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
+        let own = self.rank_env.iter().filter(|(of, ..)| *of == rank);
+        command.envs(own.map(|(_, name, value)| (name, value)));
         match &self.meet {
             Meet::Port(port) => {
                 command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port.to_string());

@@ -1,0 +1,59 @@
+//! Who is behind, in words: for the messages of time-outs.
+
+use super::descriptor::Descriptor;
+use super::peers::Peers;
+use crate::error::Stage;
+use shmring::layout::{MemberState, Record};
+use shmring::segment::Segment;
+use shmring::sync::Ordering;
+
+/// Ranks that one message names; the rest is counted.
+const NAMED: usize = 8;
+
+/// What the ranks other than `rank` that have not done with `stage` are doing, stopped ones first.
+pub(super) fn standing(segment: &Segment, peers: &Peers, rank: u32, stage: Stage) -> String {
+    let others = (0..peers.members().len() as u32).filter(|other| *other != rank);
+    let mut late: Vec<(bool, String)> = others
+        .filter_map(|other| {
+            let text = place(segment, other, stage)?;
+            let stopped = peers.is_stopped(other);
+            let hint = if stopped {
+                format!(
+                    " and its process {} is stopped: send it SIGCONT, or look who stopped it",
+                    peers.pid(other)
+                )
+            } else {
+                String::new()
+            };
+            Some((!stopped, format!("rank {other} {text}{hint}")))
+        })
+        .collect();
+    late.sort_by_key(|(running, _)| *running);
+    let rest = late.len().saturating_sub(NAMED);
+    let mut texts: Vec<String> = late.into_iter().take(NAMED).map(|(_, text)| text).collect();
+    if rest > 0 {
+        texts.push(format!("and so are {rest} more"));
+    }
+    if texts.is_empty() { "all other ranks have finished it".into() } else { texts.join(", ") }
+}
+
+/// Where one rank is, if it has not done with `stage`.
+fn place(segment: &Segment, rank: u32, stage: Stage) -> Option<String> {
+    let record = segment.member_record(rank);
+    let (Stage::Operation(seqno) | Stage::Finalize(seqno)) = stage else {
+        return (record.identity.state() == MemberState::Absent)
+            .then(|| "has not attached to the segment".into());
+    };
+    // ORDERING: Relaxed; the numbers are only printed.
+    let started = record.identity.started.load(Ordering::Relaxed);
+    let finished = record.identity.finished.load(Ordering::Relaxed);
+    let call = match record.journal.read(started) {
+        Record::Here(words) => format!(" ({})", Descriptor::from_words(words)),
+        Record::NotYet | Record::Overwritten => String::new(),
+    };
+    (finished < seqno).then(|| match started {
+        s if s >= seqno => format!("is in operation {seqno} too"),
+        s if s > finished => format!("is in operation {s}{call}"),
+        _ => format!("has not called operation {}", finished.saturating_add(1)),
+    })
+}
