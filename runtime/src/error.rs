@@ -103,6 +103,19 @@ pub enum Error {
         /// The fields that differ, with both values.
         difference: String,
     },
+    /// Ranks use communicators in different orders, so that each waits for the other: nobody could ever go on.
+    #[error(
+        "communicators are used in different orders: {first}, {second}, and each waits for the other; use them in \
+         the same order on every rank, or each from a thread of its own (told by rank {rank})"
+    )]
+    Order {
+        /// The rank that says so.
+        rank: u32,
+        /// A rank, the operation in which it waits, and the communicator, counted from 1 as the ranks made them.
+        first: String,
+        /// Another rank and where it waits.
+        second: String,
+    },
     /// A rank ended the communicator: another one, or this one's program by an abort handle.
     #[error("rank {by} has ended this communicator {reason}; rank {rank} was at operation {seqno}")]
     Aborted {
@@ -200,9 +213,10 @@ impl Error {
             Self::Setting { .. } | Self::MissingSetting { .. } | Self::Argument { .. } => {
                 ErrorClass::InvalidArgument
             }
-            Self::OtherHost { .. } | Self::StreamEnded { .. } | Self::Mismatch { .. } => {
-                ErrorClass::InvalidUsage
-            }
+            Self::OtherHost { .. }
+            | Self::StreamEnded { .. }
+            | Self::Mismatch { .. }
+            | Self::Order { .. } => ErrorClass::InvalidUsage,
             Self::Rendezvous(_) | Self::Output { .. } => ErrorClass::System,
             Self::Segment { cause, .. } => match cause {
                 Shm::Exists { .. }

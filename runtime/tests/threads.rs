@@ -117,3 +117,61 @@ fn calls_that_do_not_match_are_told_on_every_rank() {
         }
     }
 }
+
+/// Communicators that ranks use in different orders: every rank of every communicator on the circle says so at once,
+/// with both operations, whether two ranks or four are entangled, over pairs or rings.
+#[test]
+fn orders_that_differ_are_told() {
+    for (nranks, bytes, algorithm) in
+        [(2, 8, None), (4, 8, None), (4, 1 << 16, Some(ringccl::Algorithm::Ring))]
+    {
+        let config = Config { algorithm, ..Config::new(nranks) };
+        let first = Communicator::init_all(nranks, &config).unwrap();
+        let second = Communicator::init_all(nranks, &config).unwrap();
+        let begun = Instant::now();
+        std::thread::scope(|scope| {
+            for (mut a, mut b) in first.into_iter().zip(second) {
+                scope.spawn(move || {
+                    a.barrier().unwrap();
+                    b.barrier().unwrap();
+                    // Half of the ranks begin with the other one.
+                    if a.rank() >= nranks as usize / 2 {
+                        std::mem::swap(&mut a, &mut b);
+                    }
+                    let mut values = vec![1.0f32; bytes / 4];
+                    let error = a.all_reduce_in_place(&mut values, ReduceOp::Sum).unwrap_err();
+                    assert!(matches!(error, Error::Order { .. }), "{error}");
+                    let text = error.to_string();
+                    assert_eq!(text.matches("is in operation 2 of communicator").count(), 2, "{text}");
+                    assert!(matches!(
+                        b.all_reduce_in_place(&mut values, ReduceOp::Sum),
+                        Err(Error::Order { .. })
+                    ));
+                });
+            }
+        });
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    }
+}
+
+/// A rank that is only late, in a communicator that another thread of it will use, is not taken for stuck.
+#[test]
+fn threads_with_communicators_of_their_own_are_not_stuck() {
+    let (config, late) = (Config::new(2), Duration::from_millis(150));
+    let first = Communicator::init_all(2, &config).unwrap();
+    let second = Communicator::init_all(2, &config).unwrap();
+    std::thread::scope(|scope| {
+        for (mut a, mut b) in first.into_iter().zip(second) {
+            let rank = a.rank();
+            let work = move |comm: &mut Communicator, wait: bool| {
+                if wait {
+                    std::thread::sleep(late);
+                }
+                comm.all_reduce_in_place(&mut [1i32], ReduceOp::Sum).unwrap();
+            };
+            // On rank 0 the first communicator is used early and the second late, on rank 1 the other way round.
+            scope.spawn(move || work(&mut a, rank == 1));
+            scope.spawn(move || work(&mut b, rank == 0));
+        }
+    });
+}

@@ -2,7 +2,9 @@
 
 use super::clash::Clash;
 use super::descriptor::Descriptor;
+use super::order::Tangle;
 use super::peers::Peers;
+use super::registry::Entry;
 use super::standing::standing;
 use crate::error::{Error, Stage};
 use coordinator_lite::Member;
@@ -28,6 +30,8 @@ pub(crate) enum Verdict {
     Aborted(u32),
     /// Two ranks called different things; this one has found it, and its record says which.
     Mismatch(u32),
+    /// Communicators are used in different orders; this rank has found it, and its record says where.
+    Order(u32),
 }
 
 impl Verdict {
@@ -39,6 +43,7 @@ impl Verdict {
             Self::Failed(rank) => (4, rank),
             Self::Aborted(rank) => (5, rank),
             Self::Mismatch(rank) => (6, rank),
+            Self::Order(rank) => (7, rank),
         };
         (kind << 32) | u64::from(rank + 1)
     }
@@ -53,6 +58,7 @@ impl Verdict {
             3 => Self::Timeout(rank),
             5 => Self::Aborted(rank),
             6 => Self::Mismatch(rank),
+            7 => Self::Order(rank),
             _ => Self::Failed(rank),
         }
     }
@@ -246,12 +252,21 @@ pub(crate) fn end(segment: &Segment, verdict: Verdict, health: &Health, seqno: u
     explain(segment, word, health, seqno)
 }
 
+/// Ends a communicator of this process that is part of a tangle.
+pub(crate) fn end_tangled(entry: &Entry, tangle: &Tangle) {
+    let view = &entry.view;
+    tangle.publish(view.member_record(view.member()));
+    view.header().abort(Verdict::Order(view.member()).to_word());
+    view.ring_all();
+}
+
 /// The error for an abort word that is not 0.
 pub(crate) fn explain(segment: &Segment, word: u64, health: &Health, seqno: u64) -> Error {
     let rank = health.rank;
     let nranks = health.nranks();
     match Verdict::from_word(word, nranks) {
         Verdict::Mismatch(by) => Clash::read(segment.member_record(by), nranks).into_error(rank),
+        Verdict::Order(by) => Tangle::read(segment.member_record(by)).into_error(rank),
         Verdict::Dead(dead) => Error::PeerGone { dead, how: health.describe(dead, "it died"), rank, seqno },
         Verdict::Left(dead) => {
             Error::PeerGone { dead, how: health.describe(dead, "it left the communicator"), rank, seqno }

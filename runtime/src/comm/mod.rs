@@ -6,9 +6,12 @@ mod clash;
 mod descriptor;
 mod health;
 mod init;
+mod order;
 mod peers;
+mod registry;
 mod run;
 mod standing;
+mod vigil;
 
 pub use abort::AbortHandle;
 
@@ -23,11 +26,13 @@ use crate::{sched, trace};
 use coordinator_lite::{Secret, Server, UniqueId};
 use health::Health;
 use init::{Bootstrap, Joined};
+use registry::Entry;
 use run::Prepared;
 use shmring::Protocol;
 use shmring::doorbell::Awaits;
 use shmring::layout::{MemberRecord, MemberState};
 use shmring::wait::{WaitPolicy, WaitStats, Waiter, usable_cores};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// One rank of a group of ranks.
@@ -55,6 +60,10 @@ pub struct Communicator {
     last: Option<Prepared>,
     finalized: bool,
     fail: Option<FailPoint>,
+    /// Among the communicators of this process.
+    entry: Arc<Entry>,
+    /// The thread that used this communicator last.
+    thread: u64,
 }
 
 /// A rendezvous hosted by this process, and the id by which others join it.
@@ -132,13 +141,15 @@ impl Communicator {
     fn assemble(joined: Joined, config: Config, rank: u32, nranks: u32, cores: usize) -> Self {
         let limits = Shm::limits(joined.shm.segment.geometry());
         let policy = WaitPolicy::for_cores(nranks as usize, cores);
+        let number = init::count();
+        let entry = registry::enter(joined.job, number, joined.shm.segment.view());
         Self {
             executor: Executor::new(rank, nranks),
             waiter: Waiter::new(policy),
             health: joined.health,
             shm: joined.shm,
             job: joined.job,
-            number: init::count(),
+            number,
             config,
             limits,
             rank,
@@ -148,6 +159,8 @@ impl Communicator {
             last: None,
             finalized: false,
             fail: joined.fail,
+            entry,
+            thread: registry::thread(),
         }
     }
 
@@ -284,6 +297,7 @@ impl Communicator {
 impl Drop for Communicator {
     /// A rank that leaves without [`Communicator::finalize`] says so, for the others not to wait.
     fn drop(&mut self) {
+        registry::leave(&self.entry);
         if !self.finalized {
             self.leave();
         }

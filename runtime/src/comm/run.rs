@@ -2,7 +2,9 @@
 
 use super::Communicator;
 use super::descriptor::{self, Descriptor};
-use super::health::{self, Verdict, Waiting};
+use super::health::{self, Verdict};
+use super::registry;
+use super::vigil::{Task, Vigil};
 use crate::error::{Error, Stage};
 use crate::executor::{Buffers, Operation, Progress};
 use crate::fail;
@@ -11,7 +13,6 @@ use crate::reduce::{self, Dst, Reducer, Store};
 use crate::trace;
 use crate::transport::shm::Shm;
 use shmring::Protocol;
-use shmring::clock::now;
 use shmring::sync::Ordering;
 use std::cell::Cell;
 
@@ -38,6 +39,10 @@ impl Communicator {
             return Err(error);
         }
         fail::at(&mut self.fail, fail::OP_BEGIN);
+        if self.thread != registry::thread() {
+            self.thread = registry::thread();
+            self.entry.take();
+        }
         self.seqno += 1;
         let seqno = self.seqno;
         let begun = trace::begin();
@@ -111,21 +116,20 @@ impl Communicator {
 
     /// Polls the operation to its end, waiting in between.
     unsafe fn drive(&mut self, operation: &Operation, descriptor: Descriptor) -> Result<(), Error> {
-        let Self { shm, executor, waiter, health, config, seqno, rank, fail, finalized, .. } = self;
+        let Self { shm, executor, waiter, health, config, seqno, rank, fail, finalized, job, .. } = self;
         let (stage, limit) = if *finalized {
             (Stage::Finalize(*seqno), config.finalize_timeout.unwrap_or(config.timeout))
         } else {
             (Stage::Operation(*seqno), config.timeout)
         };
         let Shm { segment, lanes, .. } = shm;
-        let header = segment.header();
+        let (segment, header) = (&*segment, segment.header());
         let corrupt = |cause| Error::Segment { rank: *rank, cause };
-        // The clock is first read by a wait that is long anyhow; from then on it counts for the whole operation.
-        let mut begun = None;
+        let mut vigil = Vigil::new(segment, health, fail, Task { stage, limit, descriptor, job: *job });
         let awaited = Cell::new(None);
         // SAFETY: the caller's contract.
         while unsafe { executor.poll(operation, segment, lanes) }.map_err(corrupt)? != Progress::Done {
-            fail::at(fail, fail::OP_SENT);
+            vigil.blocked();
             let mut ended = 0;
             waiter.wait(
                 &segment.member_record(*rank).bell,
@@ -140,18 +144,12 @@ impl Communicator {
                     awaited.set(awaits);
                     Ok(awaits)
                 },
-                |waited| {
-                    let spent = now() - *begun.get_or_insert_with(|| now() - waited);
-                    fail::at(fail, fail::OP_BLOCKED);
-                    if spent >= limit {
-                        return Err(health::timeout(segment, health, stage, limit));
-                    }
-                    health.check(segment, &Waiting { seqno: *seqno, descriptor, awaits: awaited.get() })
-                },
+                |waited| vigil.check(waited, awaited.get()),
             )?;
             if ended != 0 {
-                return Err(health::explain(segment, ended, health, *seqno));
+                return Err(vigil.explain(ended));
             }
+            vigil.waited();
         }
         Ok(())
     }

@@ -119,7 +119,8 @@ fn words_are_read_back() {
         | Verdict::Timeout(rank)
         | Verdict::Failed(rank)
         | Verdict::Aborted(rank)
-        | Verdict::Mismatch(rank)) = Verdict::from_word(word, 64);
+        | Verdict::Mismatch(rank)
+        | Verdict::Order(rank)) = Verdict::from_word(word, 64);
         assert!(rank < 64, "{word:#x}");
     }
 }
