@@ -151,6 +151,7 @@ fn write(record: &MemberRecord, stuck: Option<Stuck>) {
     fence(Ordering::SeqCst);
     if let Some(stuck) = stuck {
         let values = [stuck.job, stuck.seqno, stuck.awaits.into()];
+        // ORDERING: Relaxed, as above.
         for (word, value) in words[1..].iter().zip(values) {
             word.store(value, Ordering::Relaxed);
         }

@@ -61,7 +61,8 @@ impl Communicator {
             unsafe { reduce::copy(input, &[Dst { ptr: output, store: Store::Streaming }], call.bytes()) };
         }
         fail::at(&mut self.fail, fail::OP_DONE);
-        // ORDERING: Release pairs with the Acquire in `health::has_finished`: all messages of this operation came before.
+        // ORDERING: Release pairs with the Acquire in `health::has_finished`: all messages of this operation came
+        // before.
         self.record().identity.finished.store(seqno, Ordering::Release);
         self.tally.count(&call);
         self.publish_tally(call.bytes());

@@ -1,6 +1,7 @@
 //! One rank of an end-to-end check: joins, does what it is told, and reports it as JSON lines.
 #![forbid(unsafe_code)]
 
+mod calls;
 mod work;
 
 use anyhow::Context;
@@ -30,6 +31,8 @@ enum Act {
     Quit,
     /// A small and a large operation, and the memory after each.
     Memory,
+    /// The calls that `--calls` lists, but on the odd rank those of `--odd-calls`.
+    Calls,
 }
 
 /// A rank of an end-to-end check.
@@ -50,6 +53,12 @@ struct Args {
     /// How long the late rank sleeps, in milliseconds.
     #[arg(long, default_value_t = 1000)]
     late_ms: u64,
+    /// Calls, as `calls.rs` writes them, separated by blanks.
+    #[arg(long, default_value = "")]
+    calls: String,
+    /// What rank 1 calls instead.
+    #[arg(long, default_value = "")]
+    odd_calls: String,
 }
 
 /// Prints a report; a test that has gone away ends this process too.

@@ -1,6 +1,6 @@
 //! What a worker does with its communicator.
 
-use super::{Act, Args, say};
+use super::{Act, Args, calls, say};
 use anyhow::{Context, bail, ensure};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
@@ -35,6 +35,7 @@ pub(super) fn run(args: &Args, rank: u32, mut comm: Communicator) -> anyhow::Res
         Act::Panic => fail(rank, comm, || panic!("on purpose")),
         Act::Quit => fail(rank, comm, || std::process::exit(7)),
         Act::Memory => memory(rank, comm),
+        Act::Calls => listed(args, rank, comm),
     }
 }
 
@@ -121,6 +122,21 @@ fn leave(args: &Args, rank: u32, mut comm: Communicator) -> anyhow::Result<()> {
     }
     comm.all_reduce_in_place(&mut one, ReduceOp::Sum)?;
     Ok(())
+}
+
+/// Makes the listed calls on two communicators and leaves both.
+fn listed(args: &Args, rank: u32, first: Communicator) -> anyhow::Result<()> {
+    let mut comms = vec![first, Communicator::from_env()?];
+    for comm in &mut comms {
+        comm.barrier()?;
+    }
+    say(rank, Event::Running)?;
+    calls::make(if rank == 1 { &args.odd_calls } else { &args.calls }, &mut comms)?;
+    let done = done(&comms[0], 0.0, (0, 0));
+    for comm in comms {
+        comm.finalize()?;
+    }
+    say(rank, done)
 }
 
 fn memory(rank: u32, mut comm: Communicator) -> anyhow::Result<()> {
