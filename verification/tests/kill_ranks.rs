@@ -5,6 +5,7 @@ mod common;
 use common::worker;
 use nix::sys::signal::Signal;
 use std::time::Duration;
+use verification::report::Event;
 use verification::testkit::{Job, Meet, ShmDir};
 
 /// Longest time from a kill to a survivor's error.
@@ -124,6 +125,33 @@ fn stop_is_a_timeout() {
     let (class, error, _) = ended.failure();
     assert!(class == "Remote" && error.contains("has ended this communicator"), "{error}");
     shm.assert_empty();
+}
+
+/// The survivors of a stopped rank go on in a new communicator: what the rank writes when it wakes up in the middle of
+/// its old operation reaches only memory that nobody uses any more.
+#[test]
+fn a_stopped_rank_cannot_disturb_its_successors() {
+    for bytes in ["8", "8388608"] {
+        let shm = ShmDir::new();
+        let args = ["regroup", "--bytes", bytes];
+        let job = Job::new(worker(), Meet::launcher(), 4, &args, &shm).with("RINGCCL_TIMEOUT_MS", 3000);
+        let mut job = job.start_all();
+        job.wait_running();
+        job.rank(1).signal(Signal::SIGSTOP);
+        for rank in [0, 2, 3] {
+            // The second join is reported with a time of 0.
+            let again = Event::Joined { init_ms: 0.0 };
+            job.rank(rank).wait_for("a second communicator", |event| *event == again);
+        }
+        job.rank(1).signal(Signal::SIGCONT);
+        for (rank, ended) in job.finish_all().into_iter().enumerate() {
+            match rank {
+                1 => assert_eq!(ended.failure().0, "Remote", "{ended:?}"),
+                _ => ended.assert_done(),
+            }
+        }
+        shm.assert_empty();
+    }
 }
 
 /// A rank that drops its communicator, or exits, while others need it is named, and not as a time-out.

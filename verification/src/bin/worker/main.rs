@@ -31,6 +31,8 @@ enum Act {
     Quit,
     /// A small and a large operation, and the memory after each.
     Memory,
+    /// As `loop`; after the error, all but rank 1 make a new communicator and check it for a while.
+    Regroup,
     /// The calls that `--calls` lists, but on the odd rank those of `--odd-calls`.
     Calls,
 }

@@ -2,9 +2,10 @@
 
 use super::{Act, Args, calls, say};
 use anyhow::{Context, bail, ensure};
+use coordinator_lite::Secret;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
-use ringccl::{Communicator, ReduceOp};
+use ringccl::{Communicator, Config, ReduceOp, UniqueId};
 use std::time::{Duration, Instant};
 use verification::report::Event;
 
@@ -36,6 +37,7 @@ pub(super) fn run(args: &Args, rank: u32, mut comm: Communicator) -> anyhow::Res
         Act::Quit => fail(rank, comm, || std::process::exit(7)),
         Act::Memory => memory(rank, comm),
         Act::Calls => listed(args, rank, comm),
+        Act::Regroup => regroup(args, rank, comm),
     }
 }
 
@@ -122,6 +124,32 @@ fn leave(args: &Args, rank: u32, mut comm: Communicator) -> anyhow::Result<()> {
     }
     comm.all_reduce_in_place(&mut one, ReduceOp::Sum)?;
     Ok(())
+}
+
+/// Rounds of checks in the second communicator.
+const ROUNDS: u32 = 30;
+
+/// Survives an error: the ranks but rank 1 meet again and go on without it.
+fn regroup(args: &Args, rank: u32, mut comm: Communicator) -> anyhow::Result<()> {
+    let outcome = all_reduces(args, rank, &mut comm);
+    let nranks = comm.nranks() as u32;
+    if rank == 1 {
+        return outcome;
+    }
+    ensure!(outcome.is_err(), "the loop went on without rank 1");
+    drop(comm);
+    let addr = std::env::var("RINGCCL_RENDEZVOUS")?.parse()?;
+    let secret = Secret::from_hex(&std::env::var("RINGCCL_SECRET")?)?;
+    let id = UniqueId::new(addr, secret);
+    let config = Config::from_env(nranks - 1)?;
+    let mut comm = Communicator::init(&id, rank - u32::from(rank > 1), nranks - 1, config)?;
+    say(rank, Event::Joined { init_ms: 0.0 })?;
+    for _ in 0..ROUNDS {
+        check(&mut comm)?;
+    }
+    let done = done(&comm, 0.0, (0, 0));
+    comm.finalize()?;
+    say(rank, done)
 }
 
 /// Makes the listed calls on two communicators and leaves both.
