@@ -4,6 +4,10 @@ mod common;
 
 use common::worker;
 use nix::sys::signal::Signal;
+use std::sync::Arc;
+// ATOMICS: a flag between threads of the test; nothing of the library depends on it.
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 use verification::report::Event;
 use verification::testkit::{Job, Meet, ShmDir};
@@ -62,7 +66,7 @@ fn kill_number(i: u32) -> Vec<f64> {
 fn summary(mut ms: Vec<f64>) {
     ms.sort_by(f64::total_cmp);
     let (median, max) = (ms[ms.len() / 2], ms[ms.len() - 1]);
-    println!("{} survivors: from kill to error median {median:.1} ms, max {max:.1} ms", ms.len());
+    println!("{} survivors: from the signal to the error median {median:.1} ms, max {max:.1} ms", ms.len());
 }
 
 /// Whoever is killed, at any size and with any algorithm: all survivors name it within a second, nothing is left.
@@ -71,10 +75,76 @@ fn kill_names_the_dead_rank() {
     summary((0..10).flat_map(kill_number).collect());
 }
 
-/// The same, `KILLS` times (100 unless it is set).
+/// Threads that compute as long as this lives, so that ranks have to wait for a core.
+struct Load {
+    over: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Load {
+    /// `LOAD` threads; none unless it is set.
+    fn from_env() -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let threads = std::env::var("LOAD").map_or(0, |text| text.parse().unwrap());
+        let burn = |over: Arc<AtomicBool>| move || while !over.load(Ordering::Relaxed) {};
+        let threads = (0..threads).map(|_| std::thread::spawn(burn(Arc::clone(&over)))).collect();
+        Self { over, threads }
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            thread.join().unwrap();
+        }
+    }
+}
+
+/// Stops a rank at some moment of a loop, lets it go on after the others have ended, and waits for it: how long after
+/// the stop each of the others had its error, in milliseconds.
+fn stop_number(i: u32) -> Vec<f64> {
+    const LIMIT_MS: u64 = 1500;
+    let nranks = [2, 3, 4][i as usize % 3];
+    let bytes = [8, 1 << 20, 4 << 20][i as usize / 3 % 3];
+    let victim = (i * 7 + i / 5) % nranks;
+    let shm = ShmDir::new();
+    let bytes = bytes.to_string();
+    let job = Job::new(worker(), Meet::launcher(), nranks, &["loop", "--bytes", &bytes], &shm);
+    let mut job = job.with("RINGCCL_TIMEOUT_MS", LIMIT_MS).start_all();
+    job.wait_running();
+    std::thread::sleep(Duration::from_millis(u64::from(i * 13 % 40)));
+    let stopped_ns = job.rank(victim).signal(Signal::SIGSTOP);
+    let mut took = Vec::new();
+    for rank in (0..nranks).filter(|rank| *rank != victim) {
+        let ended = job.finish(rank);
+        let (class, error, at_ns) = ended.failure();
+        assert!(matches!(class, "Timeout" | "Remote"), "{error}");
+        assert!(error.contains(&format!("rank {victim} ")) && error.contains(" is stopped: "), "{error}");
+        let ms = (at_ns - stopped_ns) as f64 / 1e6;
+        assert!(ms < LIMIT_MS as f64 + WITHIN.as_secs_f64() * 1e3, "rank {rank} needed {ms} ms");
+        took.push(ms);
+    }
+    job.rank(victim).signal(Signal::SIGCONT);
+    assert_eq!(job.finish(victim).failure().0, "Remote");
+    shm.assert_empty();
+    took
+}
+
+/// `KILLS` ranks (100 unless it is set) are stopped, with `LOAD` threads that compute beside them.
+#[test]
+#[ignore = "campaign: cargo xtask kill --times 100"]
+fn stop_campaign() {
+    let _load = Load::from_env();
+    let times = std::env::var("KILLS").map_or(100, |text| text.parse().unwrap());
+    summary((0..times).flat_map(stop_number).collect());
+}
+
+/// As `kill_names_the_dead_rank`, `KILLS` times (100 unless it is set), with `LOAD` threads that compute beside them.
 #[test]
 #[ignore = "campaign: cargo xtask kill --times 100"]
 fn kill_campaign() {
+    let _load = Load::from_env();
     let times = std::env::var("KILLS").map_or(100, |text| text.parse().unwrap());
     summary((0..times).flat_map(kill_number).collect());
     let shm = ShmDir::new();
