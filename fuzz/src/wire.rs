@@ -1,7 +1,9 @@
 //! Messages of the rendezvous from a hostile peer, in both directions and cut anywhere.
 
 use crate::input::Input;
-use coordinator_lite::wire::{REPLY_BYTES_MAX, REQUEST_BYTES_MAX, Reader, Reply, Request, WireError, encode};
+use coordinator_lite::wire::{
+    REPLY_BYTES_MAX, REQUEST_BYTES_MAX, Reader, Reply, Request, VERSION, WireError, encode,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
@@ -39,6 +41,9 @@ pub(crate) fn run(data: &[u8]) {
 fn check<T: Serialize + DeserializeOwned + PartialEq + Debug>(bytes: &[u8], pieces: [u8; 4], limit: u32) {
     let whole = read::<T>(bytes, [255; 4], limit);
     let cut = read::<T>(bytes, pieces, limit);
+    if let Some(expected) = header_error(bytes, limit) {
+        assert!(whole.as_ref().is_err_and(|found| found.contains(expected)), "{expected}: {whole:?}");
+    }
     match (&whole, &cut) {
         (Ok((a, used)), Ok((b, also_used))) => {
             assert_eq!((a, used), (b, also_used), "the cut changes a message");
@@ -58,6 +63,24 @@ fn check<T: Serialize + DeserializeOwned + PartialEq + Debug>(bytes: &[u8], piec
         (Err(a), Err(b)) => assert_eq!(a, b, "the cut changes an error"),
         _ => panic!("the cut decides: {whole:?}, {cut:?}"),
     }
+}
+
+/// What the first twelve bytes must be refused for, whatever follows.
+fn header_error(bytes: &[u8], limit: u32) -> Option<&'static str> {
+    let ours = encode(&0u8, 10).expect("a digit is a message");
+    let seen = bytes.len().min(4);
+    if bytes[..seen] != ours[..seen] {
+        return Some("magic");
+    }
+    let Some((header, _)) = bytes.split_first_chunk::<HEADER>() else { return Some("was closed after") };
+    let [_, _, _, _, v0, v1, r0, r1, length @ ..] = *header;
+    if u16::from_le_bytes([v0, v1]) != VERSION {
+        return Some("wire version");
+    }
+    if (r0, r1) != (0, 0) {
+        return Some("reserved");
+    }
+    (u32::from_le_bytes(length) > limit).then_some("over the limit")
 }
 
 /// Polls one message out of `bytes`, and says how many it took.

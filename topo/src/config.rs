@@ -136,11 +136,17 @@ fn keep_texts_as_written(cluster: &mut Cluster, text: &str) {
     // The only failures left are shapes of YAML that the reader resolves for values alone, such
     // as merged tables; the names read from the values are right for those.
     let Ok(texts) = serde_yaml::from_str::<Texts>(text) else { return };
-    cluster.name = texts.cluster.name;
-    cluster.default_backend = texts.cluster.default_backend;
+    // A number may be written with more digits than a text may have; then its value names the thing.
+    let keep = |name: &mut String, written: String| {
+        if reader::is_fit(&written) {
+            *name = written;
+        }
+    };
+    keep(&mut cluster.name, texts.cluster.name);
+    keep(&mut cluster.default_backend, texts.cluster.default_backend);
     for (node, texts) in cluster.nodes.iter_mut().zip(texts.nodes) {
-        node.id = texts.id;
-        node.host = texts.host;
+        keep(&mut node.id, texts.id);
+        keep(&mut node.host, texts.host);
     }
 }
 

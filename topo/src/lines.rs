@@ -7,7 +7,9 @@ use std::collections::HashMap;
 
 /// Lines by field, such as `nodes[0].gpus[1].profile`.
 #[derive(Debug, Default)]
-pub(crate) struct Lines {
+pub(crate) struct Lines<'t> {
+    /// The lines of the file.
+    all: Vec<&'t str>,
     by_field: HashMap<String, usize>,
     /// Lines of keys that stand in one table more than once: all but the first.
     again: HashMap<String, Vec<usize>>,
@@ -23,9 +25,9 @@ struct Step {
     field: String,
 }
 
-impl Lines {
-    pub(crate) fn of(text: &str) -> Self {
-        let mut lines = Self::default();
+impl<'t> Lines<'t> {
+    pub(crate) fn of(text: &'t str) -> Self {
+        let mut lines = Self { all: text.lines().collect(), ..Self::default() };
         let mut way: Vec<Step> = Vec::new();
         let mut items: HashMap<String, usize> = HashMap::new();
         for (i, line) in text.lines().enumerate() {
@@ -77,9 +79,9 @@ impl Lines {
         }
     }
 
-    /// The line of `field` itself.
-    pub(crate) fn exact(&self, field: &str) -> Option<usize> {
-        self.by_field.get(field).copied()
+    /// The text of the line on which `field` itself stands.
+    pub(crate) fn text_of(&self, field: &str) -> Option<&'t str> {
+        self.all.get(self.by_field.get(field)? - 1).copied()
     }
 
     /// The first line with a name wins: what follows may be text that only looks like a field.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use topo::{Cluster, ConfigError};
 
 /// Far more than any of these files takes on a busy machine, far less than one that grows without a bound.
-const LONGEST: Duration = Duration::from_secs(20);
+const LONGEST: Duration = Duration::from_secs(60);
 /// Most memory that this test may ever have had, in KiB.
 const MEMORY_KIB: u64 = 1 << 20;
 const LAB: &str = include_str!("../testdata/lab.yaml");
@@ -36,12 +36,12 @@ fn fill(piece: &str) -> String {
 fn large_hostile_files_end_soon() {
     // Nesting, repetition and length, each taken to the limit of the size of a file.
     let cases = [
-        ("open lists", fill("["), "open brackets"),
-        ("open tables", fill("{a: "), "open brackets"),
-        ("open lists, line by line", fill("[\n"), "open brackets"),
-        ("lists in quotes", format!("a: \"{}", fill("[")), "open brackets"),
-        ("dashes", fill("- "), "recursion limit"),
-        ("question marks", fill("? "), "not valid YAML"),
+        ("open lists", fill("["), "in each other"),
+        ("open tables", fill("{a: "), "in each other"),
+        ("open lists, line by line", fill("[\n"), "in each other"),
+        ("lists in quotes", format!("a: \"{}", fill("[")), "in each other"),
+        ("dashes", fill("- "), "in each other"),
+        ("question marks", fill("? "), "in each other"),
         ("empty items", fill("-\n"), "more than a million values"),
         ("colons", fill(": "), "not valid YAML"),
         ("a long key", format!("{}: 1", fill("k")), "not valid YAML"),

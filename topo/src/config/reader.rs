@@ -19,7 +19,7 @@ const SHOWN: usize = 40;
 pub(super) struct Reader<'t> {
     text: &'t str,
     /// Made when a line is first asked for.
-    lines: OnceCell<Lines>,
+    lines: OnceCell<Lines<'t>>,
     found: Vec<Found>,
     /// Problems beyond the most that are told.
     more: usize,
@@ -56,7 +56,7 @@ impl<'t> Reader<'t> {
         Self { text, lines: OnceCell::new(), found: Vec::new(), more: 0 }
     }
 
-    fn lines(&self) -> &Lines {
+    fn lines(&self) -> &Lines<'t> {
         self.lines.get_or_init(|| Lines::of(self.text))
     }
 
@@ -197,8 +197,7 @@ impl<'t> Reader<'t> {
 
     /// The word that YAML reads as nothing but FakeGPU as a name, if it stands behind the key `field`.
     fn null_word(&self, field: &str) -> Option<&'t str> {
-        let line = self.lines().exact(field)?;
-        let value = self.text.lines().nth(line - 1)?.split_once(':')?.1;
+        let value = self.lines().text_of(field)?.split_once(':')?.1;
         let value = value.split_once(" #").map_or(value, |(value, _)| value).trim();
         ["null", "Null", "NULL", "~"].contains(&value).then_some(value)
     }
@@ -268,6 +267,11 @@ impl<'a> Table<'a> {
     fn has(&self, key: &str) -> bool {
         self.get(key).is_some()
     }
+}
+
+/// Whether a text can be a name: not too long, no control characters, not only blanks.
+pub(super) fn is_fit(text: &str) -> bool {
+    text.len() <= TEXT_MAX && !text.contains(char::is_control) && !text.trim().is_empty()
 }
 
 /// What to do where a number stands in quotes.

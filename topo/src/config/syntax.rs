@@ -37,7 +37,7 @@ pub(super) fn parse(text: &str) -> Result<Tree, Problem> {
         return Err(at(Some(i + 1), &message));
     }
     if let Some(line) = too_deep(text) {
-        let message = format!("more than {BRACKETS_MAX} open brackets; close them");
+        let message = format!("more than {BRACKETS_MAX} lists or tables in each other; close their brackets");
         return Err(at(Some(line), &message));
     }
     if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
@@ -75,6 +75,12 @@ fn too_deep(text: &str) -> Option<usize> {
     for (i, line) in text.lines().enumerate() {
         let code = if line.trim_start().starts_with('#') { "" } else { line };
         let code = code.split_once(" #").map_or(code, |(code, _)| code);
+        // Lists of lists may also begin on one line without brackets.
+        let pairs = code.trim_start().as_bytes().chunks(2);
+        let begun = pairs.take_while(|pair| matches!(pair, [b'-' | b'?', b' '])).count();
+        if begun > BRACKETS_MAX {
+            return Some(i + 1);
+        }
         for byte in code.bytes() {
             match byte {
                 b'[' | b'{' => depth += 1,

@@ -57,6 +57,8 @@ fn names_stay_as_written() {
         let cluster = with("id: n0", &format!("id: {name}")).unwrap();
         assert_eq!(cluster.nodes()[0].id(), name);
     }
+    // Names are short even where a number has many digits.
+    assert_eq!(with("id: n0", &format!("id: 1.{}", "0".repeat(300))).unwrap().nodes()[0].id(), "1");
 }
 
 /// Text to replace, its replacement, and what the error must say: line, field, words.
