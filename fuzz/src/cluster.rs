@@ -1,8 +1,93 @@
 //! Cluster files of any content.
 
+use crate::input::Input;
+use std::fmt::Write;
 use topo::{Cluster, LinkClass, PROFILES};
 
+/// A byte that no file of text begins with: what follows chooses values for a file that is well formed.
+const CHOICES: u8 = 0xfe;
+
+/// Values that are right somewhere, and values that look as if they were.
+const VALUES: [&str; 40] = [
+    "1",
+    "0",
+    "-1",
+    "2",
+    "3",
+    "1.5",
+    "007",
+    "+4",
+    "0x1",
+    "1e3",
+    "1e400",
+    "1e-400",
+    ".inf",
+    "-.inf",
+    ".nan",
+    "inf",
+    "nan",
+    "18446744073709551616",
+    "4294967296",
+    "4000000000",
+    "true",
+    "~",
+    "",
+    "a",
+    "b",
+    "a100",
+    "h100",
+    "A100",
+    "\"1\"",
+    "''",
+    "\"\\e[31m\"",
+    "\"a\\nb\"",
+    "[]",
+    "{}",
+    "[0]",
+    "[1]",
+    "[0, 1]",
+    "!t 1",
+    "*x",
+    "{profile: a100}",
+];
+
 pub(crate) fn run(data: &[u8]) {
+    match data.split_first() {
+        Some((&CHOICES, choices)) => read(chosen(Input::new(choices)).as_bytes()),
+        _ => read(data),
+    }
+}
+
+/// A cluster file with right values, but for those that the input chooses.
+fn chosen(mut input: Input<'_>) -> String {
+    let mut text = String::new();
+    let mut line = |key: &str, right: &str| {
+        let choice = usize::from(input.byte());
+        let value = VALUES.get(choice.wrapping_sub(1)).copied().unwrap_or(right);
+        // A String takes everything.
+        let _ = writeln!(text, "{key} {value}");
+    };
+    line("version:", "1");
+    line("cluster:\n  name:", "lab");
+    line("  default_backend:", "nccl");
+    line("nodes:\n  - id:", "a");
+    line("    host:", "h");
+    line("    ranks:", "[0]");
+    line("    gpus:\n      - profile:", "a100");
+    line("  - id:", "b");
+    line("    host:", "h");
+    line("    ranks:", "[1]");
+    line("    gpus:\n      - profile:", "h100");
+    for class in ["fabric:\n  intra_node:\n    type:", "  inter_node:\n    type:"] {
+        line(class, "nvlink");
+        line("    bandwidth_gbps:", "300");
+        line("    latency_us:", "3");
+        line("    oversubscription:", "1.5");
+    }
+    text
+}
+
+fn read(data: &[u8]) {
     match Cluster::from_bytes("x.yaml", data) {
         Ok(cluster) => check(&cluster),
         Err(error) => {
