@@ -7,6 +7,7 @@ use crate::input::Input;
 use crate::scribble::{Scribbler, directory, fresh_name, path};
 use shmring::doorbell::Awaits;
 use shmring::layout::{Geometry, LL_PAYLOAD, LL128_PAYLOAD, MemberRecord, PAGE, RingGeometry};
+use shmring::protocol::Stamp;
 use shmring::segment::{Segment, SegmentSpec};
 use shmring::wait::{WaitPolicy, Waiter};
 use shmring::{Error, Protocol, Receiver, Sender};
@@ -20,6 +21,10 @@ const SLOTS: u64 = 4;
 /// Bytes before and behind what a call may write.
 const GUARD: usize = 64;
 const GUARD_BYTE: u8 = 0xc5;
+/// What both ends mark their messages with.
+const STAMP: Stamp = Stamp(0x51);
+/// Flags of so many steps ahead are nonsense; other flags are old ones.
+const FLAGS_AHEAD: u32 = 64;
 /// Most steps of one input.
 const STEPS_MAX: usize = 200;
 
@@ -135,6 +140,18 @@ impl World {
         self.scribbler.read(self.ring)
     }
 
+    /// The stamp of the slot of a step: halves of the words behind the tail, after the role's.
+    fn stamp_word(&self, step: u64) -> u32 {
+        let offset = 12 + 4 * (step % SLOTS);
+        let word = self.scribbler.read(self.ring + offset / 8 * 8);
+        (word >> (offset % 8 * 8)) as u32
+    }
+
+    /// The flag of a line of the message at the receiver's head.
+    fn flag(&self) -> u64 {
+        u64::from(STAMP.0) << 32 | u64::from((self.model.head as u32).wrapping_add(1))
+    }
+
     fn head_offset(&self, receiver: u64) -> u64 {
         self.ring + 128 * (receiver + 1)
     }
@@ -181,12 +198,12 @@ impl World {
                 })
             };
             assert_eq!(place, slot, "a slot of another place or size");
-            self.sender.post();
+            self.sender.post(STAMP);
             assert_eq!(self.tail_word(), self.model.tail, "post stores the tail");
         } else {
             let payload = vec![fill; length];
             // SAFETY: the payload is a live slice of `length` bytes.
-            unsafe { self.sender.send_lines(protocol, payload.as_ptr(), length) };
+            unsafe { self.sender.send_lines(protocol, STAMP, payload.as_ptr(), length) };
         }
     }
 
@@ -213,7 +230,8 @@ impl World {
             self.model.tail_cache = tail;
             Some(tail > head)
         };
-        let found = self.receiver.is_posted();
+        let expected = expected.map(|posted| posted && self.stamp_word(head) == STAMP.0);
+        let found = self.receiver.is_posted(STAMP);
         assert!(same(&found, expected), "is_posted: {found:?}, expected {expected:?}, {:?}", self.model);
         if found.unwrap_or(false) {
             let slot = self.slot(1, head);
@@ -242,7 +260,10 @@ impl World {
         let expected = self.expect_lines(protocol, length);
         let mut buffer = vec![GUARD_BYTE; GUARD + length + GUARD];
         // SAFETY: `length` bytes from the guard on are inside the buffer.
-        let found = unsafe { self.receiver.read_lines(protocol, buffer.as_mut_ptr().add(GUARD), length) };
+        let found = unsafe {
+            let to = buffer.as_mut_ptr().add(GUARD);
+            self.receiver.read_lines(protocol, STAMP, to, length)
+        };
         assert!(same(&found, expected), "read_lines: {found:?}, expected {expected:?}, {:?}", self.model);
         let guards = buffer[..GUARD].iter().chain(&buffer[GUARD + length..]);
         assert!(guards.copied().all(|byte| byte == GUARD_BYTE), "bytes outside of the buffer were written");
@@ -267,9 +288,9 @@ impl World {
         while self.model.lines < lines {
             let (offset, payload) = self.line(protocol, self.model.head, self.model.lines);
             let flag = self.scribbler.read(offset + payload as u64);
-            let wanted = self.model.head + 1;
-            if flag != wanted {
-                return if flag < wanted { Some(false) } else { None };
+            if flag != self.flag() {
+                let ahead = (flag as u32).wrapping_sub(self.flag() as u32);
+                return if (1..=FLAGS_AHEAD).contains(&ahead) { None } else { Some(false) };
             }
             self.model.lines += 1;
         }
@@ -295,15 +316,15 @@ impl World {
         let (step, line) = (input.below(SLOTS as usize) as u64, input.below(2) as u64);
         let (offset, payload) = self.line(protocol, step, line);
         let word = [payload, 0, 8][input.below(3)] as u64;
-        let value = input.word(self.model.head + 1);
+        let value = input.word(self.flag());
         self.scribbler.write(offset + word, value);
     }
 
     fn scribble_on_counters(&mut self, input: &mut Input<'_>) {
         let lines = u64::from(self.shape.receivers) + 1;
         let line = input.below(lines as usize) as u64;
-        // The counter, or the word of the role behind it, which nobody reads again.
-        let word = 8 * u64::from(input.byte() & 7 == 7);
+        // The counter, or what stands behind it: the role, which nobody reads again, and stamps.
+        let word = 8 * (u64::from(input.byte()) & 7).saturating_sub(4);
         let value = input.word(if line == 0 { self.model.head } else { self.model.tail });
         self.scribbler.write(self.ring + 128 * line + word, value);
     }
