@@ -3,6 +3,7 @@
 mod launch;
 mod perf;
 mod run;
+mod topo;
 
 use std::process::ExitCode;
 
@@ -22,6 +23,8 @@ enum Command {
     Run(run::Args),
     /// Time and check a collective over a range of sizes
     Perf(perf::Args),
+    /// Check a cluster file, or show what it describes
+    Topo(topo::Args),
     /// Watch over the ranks of a job (started by `run`, not by hand)
     #[command(name = launch::KEEPER, hide = true)]
     Keeper(launch::KeeperArgs),
@@ -33,6 +36,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Run(args) => run::main(args),
         Command::Perf(args) => perf::main(args),
+        Command::Topo(args) => topo::main(args),
         Command::Keeper(args) => launch::keeper_main(args),
     };
     result.unwrap_or_else(|error| {

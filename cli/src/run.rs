@@ -5,13 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use ::topo::Cluster;
 use anyhow::{Context, Result, bail, ensure};
-use topo::Cluster;
 
 use crate::launch::{self, Job, RANKS_MAX, Rank, parse_ranks};
-
-/// Variables that name a cluster file where `--cluster` does not; the second is FakeGPU's.
-const CLUSTER_VARIABLES: [&str; 2] = ["RINGCCL_CLUSTER_CONFIG", "FAKEGPU_CLUSTER_CONFIG"];
+use crate::topo::Source;
 
 /// Options of `ringccl run`.
 #[derive(clap::Args)]
@@ -19,7 +17,8 @@ pub(crate) struct Args {
     /// Number of ranks, 1 to 4096 [default: the world size of the cluster file]
     #[arg(short = 'n', long = "ranks", value_name = "N", allow_hyphen_values = true)]
     ranks: Option<String>,
-    /// Cluster file (YAML) that places the ranks on virtual nodes [env: RINGCCL_CLUSTER_CONFIG]
+    /// Cluster file (YAML) that places the ranks on virtual nodes
+    /// [env: RINGCCL_CLUSTER_CONFIG, FAKEGPU_CLUSTER_CONFIG]
     #[arg(long, value_name = "FILE")]
     cluster: Option<PathBuf>,
     /// Time that the ranks have to find each other, in seconds
@@ -42,11 +41,9 @@ pub(crate) struct Args {
 
 /// Runs the job and returns the exit code of the first rank that failed.
 pub(crate) fn main(args: Args) -> Result<ExitCode> {
-    let cluster = match cluster_path(&args) {
-        Some(path) => Some(Cluster::load(path)?),
-        None => None,
-    };
-    let ranks = number_of_ranks(args.ranks.as_deref(), cluster.as_ref())?;
+    let source = Source::find(args.cluster.as_deref());
+    let cluster = source.as_ref().map(Source::load).transpose()?;
+    let ranks = number_of_ranks(args.ranks.as_deref(), source.as_ref().zip(cluster.as_ref()))?;
     let mut job = Job::new(args.command, place(ranks, cluster.as_ref()));
     job.prefix = !args.no_prefix;
     job.grace = args.grace;
@@ -62,11 +59,6 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     Ok(launch::launch(&job)?.into())
 }
 
-fn cluster_path(args: &Args) -> Option<PathBuf> {
-    let named = || CLUSTER_VARIABLES.iter().find_map(|name| std::env::var_os(name).filter(|v| !v.is_empty()));
-    args.cluster.clone().or_else(|| named().map(PathBuf::from))
-}
-
 fn absolute(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path).with_context(|| {
         format!("cannot make `{}` absolute; does the working directory still exist?", path.display())
@@ -74,19 +66,16 @@ fn absolute(path: &Path) -> Result<PathBuf> {
 }
 
 /// The number of ranks that the user and the cluster file agree on.
-fn number_of_ranks(asked: Option<&str>, cluster: Option<&Cluster>) -> Result<u32> {
+fn number_of_ranks(asked: Option<&str>, cluster: Option<(&Source, &Cluster)>) -> Result<u32> {
     let asked = asked.map(parse_ranks).transpose()?;
-    let Some(cluster) = cluster else {
+    let Some((source, cluster)) = cluster else {
         return asked.context("how many ranks? give -n N, or --cluster FILE to take the number from a file");
     };
-    let (size, file) = (cluster.world_size(), cluster.path().display());
-    if let Some(asked) = asked.filter(|&asked| asked != size) {
-        bail!("-n {asked} but `{file}` has {size} ranks; leave -n out or use a file for {asked} ranks");
+    let (size, file) = (cluster.world_size(), source.describe());
+    if let Some(asked) = asked.filter(|&asked| cluster.check_world_size(asked).is_err()) {
+        bail!("-n {asked} but {file} has {size} ranks; leave -n out or use a file for {asked} ranks");
     }
-    ensure!(
-        size <= RANKS_MAX,
-        "`{file}` has {size} ranks; this machine's launcher starts at most {RANKS_MAX}"
-    );
+    ensure!(size <= RANKS_MAX, "{file} has {size} ranks; this machine's launcher starts at most {RANKS_MAX}");
     Ok(size)
 }
 

@@ -1,5 +1,6 @@
 //! A cluster as the rest of the workspace sees it.
 
+use crate::ConfigError;
 use std::path::{Path, PathBuf};
 
 /// One machine of the cluster.
@@ -138,6 +139,19 @@ impl Cluster {
         self.nodes.iter().map(|node| node.ranks.len() as u32).sum()
     }
 
+    /// Compares the world size of a job with this file's, before the job starts anything.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::WorldSize`] with both numbers if they differ.
+    pub fn check_world_size(&self, ranks: u32) -> Result<(), ConfigError> {
+        let described = self.world_size();
+        if ranks == described {
+            return Ok(());
+        }
+        Err(ConfigError::WorldSize { path: self.path.clone(), ranks, described })
+    }
+
     /// The node that `rank` lives on.
     ///
     /// # Panics
@@ -163,5 +177,14 @@ impl Cluster {
     /// If `rank` is not below [`Cluster::world_size`].
     pub fn local_rank(&self, rank: u32) -> u32 {
         self.places[rank as usize].local_rank
+    }
+
+    /// Profile of the GPU that `rank` has.
+    ///
+    /// # Panics
+    ///
+    /// If `rank` is not below [`Cluster::world_size`].
+    pub fn profile_of(&self, rank: u32) -> &str {
+        &self.node_of(rank).profiles[self.local_rank(rank) as usize]
     }
 }

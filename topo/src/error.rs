@@ -26,6 +26,14 @@ pub enum ConfigError {
         /// Answer of the system.
         cause: io::Error,
     },
+    /// The path names a directory, a pipe or a device.
+    #[error("cluster file `{}`: this is {what}; name a YAML file", .path.display())]
+    NotAFile {
+        /// The path as it was named.
+        path: PathBuf,
+        /// What it is.
+        what: &'static str,
+    },
     /// The file is far larger than any cluster.
     #[error("cluster file `{}`: more than {limit} bytes; is this the right file?", .path.display())]
     TooLarge {
@@ -39,8 +47,21 @@ pub enum ConfigError {
     Invalid {
         /// The file as it was named.
         path: PathBuf,
-        /// At least one problem, in the order of the file's fields.
+        /// At least one problem, in the order of the file's lines.
         problems: Vec<Problem>,
+    },
+    /// A job has another number of ranks than the file.
+    #[error(
+        "the job has {ranks} ranks, but cluster file `{}` describes {described}; start {described} ranks, or use a \
+         file for {ranks}", .path.display()
+    )]
+    WorldSize {
+        /// The file as it was named.
+        path: PathBuf,
+        /// Ranks of the job.
+        ranks: u32,
+        /// Ranks of the file.
+        described: u32,
     },
 }
 
@@ -49,7 +70,7 @@ impl ConfigError {
     pub fn problems(&self) -> &[Problem] {
         match self {
             Self::Invalid { problems, .. } => problems,
-            Self::Read { .. } | Self::TooLarge { .. } => &[],
+            _ => &[],
         }
     }
 }

@@ -7,9 +7,16 @@ use std::collections::HashMap;
 
 /// Lines by field, such as `nodes[0].gpus[1].profile`.
 #[derive(Debug, Default)]
-pub(crate) struct Lines {
+pub(crate) struct Lines<'t> {
+    /// The lines of the file.
+    all: Vec<&'t str>,
     by_field: HashMap<String, usize>,
+    /// Lines of keys that stand in one table more than once: all but the first.
+    again: HashMap<String, Vec<usize>>,
 }
+
+/// Deepest field that is looked for; fields of cluster files are half as deep.
+const DEPTH_MAX: usize = 12;
 
 /// One step of the way from the top of the file to the current line.
 struct Step {
@@ -18,9 +25,9 @@ struct Step {
     field: String,
 }
 
-impl Lines {
-    pub(crate) fn of(text: &str) -> Self {
-        let mut lines = Self::default();
+impl<'t> Lines<'t> {
+    pub(crate) fn of(text: &'t str) -> Self {
+        let mut lines = Self { all: text.lines().collect(), ..Self::default() };
         let mut way: Vec<Step> = Vec::new();
         let mut items: HashMap<String, usize> = HashMap::new();
         for (i, line) in text.lines().enumerate() {
@@ -29,6 +36,9 @@ impl Lines {
             // Dashes may stand before one another and before a key on the same line.
             while let Some(after) = rest.strip_prefix("- ").or_else(|| (rest == "-").then_some("")) {
                 way.retain(|step| step.indent < indent || (step.indent == indent && !step.is_item));
+                if way.len() >= DEPTH_MAX {
+                    break;
+                }
                 let parent = way.last().map_or("", |step| &step.field);
                 let index = items.entry(parent.to_owned()).or_default();
                 let field = format!("{parent}[{index}]");
@@ -41,12 +51,21 @@ impl Lines {
             }
             let Some(key) = key(rest) else { continue };
             way.retain(|step| step.indent < indent);
+            if way.len() >= DEPTH_MAX {
+                continue;
+            }
             let parent = way.last().map_or("", |step| &step.field);
             let field = join(parent, key);
             lines.add(&field, i + 1);
             way.push(Step { indent, is_item: false, field });
         }
         lines
+    }
+
+    /// The line of the key `field` that stands in its table for the `occurrence`-th time, from 0.
+    pub(crate) fn line_of(&self, field: &str, occurrence: usize) -> Option<usize> {
+        let again = occurrence.checked_sub(1).and_then(|i| self.again.get(field)?.get(i).copied());
+        again.or_else(|| self.line(field))
     }
 
     /// The line of `field`, or of the nearest field around it.
@@ -60,9 +79,17 @@ impl Lines {
         }
     }
 
+    /// The text of the line on which `field` itself stands.
+    pub(crate) fn text_of(&self, field: &str) -> Option<&'t str> {
+        self.all.get(self.by_field.get(field)? - 1).copied()
+    }
+
     /// The first line with a name wins: what follows may be text that only looks like a field.
     fn add(&mut self, field: &str, line: usize) {
-        self.by_field.entry(field.to_owned()).or_insert(line);
+        let first = *self.by_field.entry(field.to_owned()).or_insert(line);
+        if first != line {
+            self.again.entry(field.to_owned()).or_default().push(line);
+        }
     }
 }
 

@@ -1,7 +1,14 @@
 //! Names that a person may have meant.
 
+/// Longest text in bytes that is compared with names.
+const LONGEST: usize = 64;
+
 /// Up to three of `known` that look like `name`, the nearest first.
 pub(crate) fn near<'a>(name: &str, known: &[&'a str]) -> Vec<&'a str> {
+    // No name is that long, and the comparison takes time by the product of the lengths.
+    if name.len() > LONGEST {
+        return Vec::new();
+    }
     let name = name.to_lowercase();
     let allowed = (name.chars().count() / 3).max(1);
     let mut found: Vec<(usize, &str)> = known

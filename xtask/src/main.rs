@@ -1,6 +1,7 @@
 //! Project commands, run as `cargo xtask COMMAND`.
 
 mod demo;
+mod fuzz;
 mod kill;
 mod litmus;
 mod loom;
@@ -29,6 +30,8 @@ enum Command {
     Tidy,
     /// Model checks of the rings, the waiting and the abort path
     Loom(loom::Options),
+    /// Hostile bytes for sockets, files and shared memory, guided by coverage
+    Fuzz(fuzz::Options),
     /// Hardware checks of what model checking does not see
     Litmus(litmus::Options),
     /// Jobs that lose a rank in the middle of an operation, many times
@@ -52,6 +55,7 @@ fn execute(command: &Command) -> anyhow::Result<()> {
         Command::Test => test::run(),
         Command::Tidy => tidy::run(),
         Command::Loom(options) => loom::run(options),
+        Command::Fuzz(options) => fuzz::run(options),
         Command::Litmus(options) => litmus::run(options),
         Command::Kill(options) => kill::run(options),
     }

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: every check and test, cheap ones first, the unit and integration tests last.
 
 use crate::run::{self, Shown};
-use crate::{litmus, loom, tidy};
+use crate::{fuzz, litmus, loom, tidy};
 use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::process::Command;
@@ -36,6 +36,7 @@ const STEPS: &[Step] = &[
     ("doctests", doctests),
     ("loom", || counted(loom::checks()?, libtest)),
     ("loom mutants", mutants),
+    ("fuzz", fuzz_smoke),
     ("litmus", || litmus::smoke().map(|()| Outcome::Checked)),
     ("bench smoke", bench_smoke),
     ("nextest", nextest),
@@ -122,6 +123,14 @@ fn doctests() -> Result<Outcome> {
 fn mutants() -> Result<Outcome> {
     let passed = loom::all_mutants()? as u64;
     Ok(Outcome::Ran(Count { passed, failed: 0 }))
+}
+
+/// Every fuzz target for some seconds; a target that finds nothing is a test that passed.
+fn fuzz_smoke() -> Result<Outcome> {
+    Ok(match fuzz::smoke()? {
+        fuzz::Smoke::Passed(passed) => Outcome::Ran(Count { passed, failed: 0 }),
+        fuzz::Smoke::NoCompiler => Outcome::Skipped("there is no C++ compiler to build libFuzzer"),
+    })
 }
 
 /// Runs each benchmark once, to see that it still works; times mean nothing here.

@@ -57,6 +57,8 @@ fn names_stay_as_written() {
         let cluster = with("id: n0", &format!("id: {name}")).unwrap();
         assert_eq!(cluster.nodes()[0].id(), name);
     }
+    // Names are short even where a number has many digits.
+    assert_eq!(with("id: n0", &format!("id: 1.{}", "0".repeat(300))).unwrap().nodes()[0].id(), "1");
 }
 
 /// Text to replace, its replacement, and what the error must say: line, field, words.
@@ -76,7 +78,7 @@ fn mistakes() -> Vec<Case> {
         ("id: n1", "id: n0", Some(12), "nodes[1].id", &["also the id of nodes[0]"]),
         ("[2, 3]", "[2, 1]", Some(14), "nodes[1].ranks[1]", &["rank 1", "also on node `n0`"]),
         ("[2, 3]", "[2, 2]", Some(14), "nodes[1].ranks[1]", &["rank 2", "listed twice"]),
-        ("[2, 3]", "[2, 5]", Some(5), "nodes", &["up to 5", "3, 4 is on no node"]),
+        ("[2, 3]", "[2, 5]", Some(5), "nodes", &["up to 5", "3, 4 are on no node"]),
         ("[2, 3]", "[2, -3]", Some(14), "nodes[1].ranks[1]", &["found `-3`", "from 0"]),
         ("[2, 3]", "[]", Some(14), "nodes[1].ranks", &["empty", "such as `[0, 1]`"]),
         ("[2, 3]", "2", Some(14), "nodes[1].ranks", &["found `2`, not a list"]),
@@ -135,7 +137,7 @@ fn mistakes_of_structure() -> Vec<Case> {
         ("  inter_node:", "  other:", Some(23), "fabric.other", &["known keys are intra_node, inter_node"]),
         ("cluster:", "cluster: !x y\nz:", Some(2), "cluster", &["found the tag `!x`"]),
         ("version: 1", "\tversion: 1", None, "", &["not valid YAML", "spaces"]),
-        ("version: 1", "version: 1\nversion: 2", None, "", &["not valid YAML", "duplicate"]),
+        ("version: 1", "version: 1\nversion: 2", Some(2), "version", &["there already"]),
         ("version: 1", "- version: 1", None, "", &["not valid YAML"]),
     ]
 }
@@ -186,7 +188,10 @@ fn unreadable_and_strange_files_are_errors() {
     // A missing file, a directory, an empty one, a scalar, and bytes that are not text.
     let dir = tempfile::tempdir().unwrap();
     assert!(matches!(Cluster::load(dir.path().join("none")).unwrap_err(), ConfigError::Read { .. }));
-    assert!(matches!(Cluster::load(dir.path()).unwrap_err(), ConfigError::Read { .. }));
+    assert!(matches!(
+        Cluster::load(dir.path()).unwrap_err(),
+        ConfigError::NotAFile { what: "a directory", .. }
+    ));
     let path = dir.path().join("bytes");
     std::fs::write(&path, b"\xff\xfe").unwrap();
     assert!(Cluster::load(&path).unwrap_err().to_string().contains("bytes"));
@@ -199,7 +204,25 @@ fn unreadable_and_strange_files_are_errors() {
 fn a_large_rank_costs_no_memory() {
     // The check for gaps looks at nine of four billion.
     let error = with("[2, 3]", "[2, 4294967295]").unwrap_err().to_string();
-    assert!(error.contains("3, 4, 5, 6, 7, 8, 9, 10, 11, ... is on no node"), "{error}");
+    assert!(error.contains("3, 4, 5, 6, 7, 8, 9, 10, 11, ... are on no node"), "{error}");
+}
+
+#[test]
+fn world_sizes_are_compared() {
+    // A job of another size is refused with both numbers and the file.
+    let cluster = with("lab", "lab").unwrap();
+    cluster.check_world_size(4).unwrap();
+    let error = cluster.check_world_size(5).unwrap_err().to_string();
+    assert!(error.contains("5 ranks") && error.contains("`lab.yaml` describes 4"), "{error}");
+}
+
+#[test]
+fn nodes_are_judged_one_by_one() {
+    // A node that cannot be read hides neither what is wrong with the others nor what they share.
+    let text = LAB.replacen("a100", "a1000", 1).replace("id: n1", "id: n0").replace("[2, 3]", "[2, 1]");
+    let error = Cluster::parse("lab.yaml", &text).unwrap_err();
+    let fields: Vec<&str> = error.problems().iter().map(|p| p.field.as_str()).collect();
+    assert_eq!(fields, ["nodes[0].gpus[0].profile", "nodes[1].id", "nodes[1].ranks[1]"]);
 }
 
 proptest! {
