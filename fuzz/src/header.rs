@@ -7,17 +7,14 @@ use shmring::layout::{Geometry, HeaderWord, PAGE, RingGeometry};
 use shmring::segment::{Segment, SegmentSpec};
 use std::fs::{File, OpenOptions, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
-use std::sync::LazyLock;
+use std::path::Path;
 use std::time::Duration;
-use tempfile::TempDir;
 
-static DIRECTORY: LazyLock<TempDir> = LazyLock::new(directory);
-
-fn spec() -> SegmentSpec {
+fn spec(dir: &Path) -> SegmentSpec {
     let ring = |receivers| RingGeometry { receivers, slots: 4, ll_lines: 1, ll128_lines: 1, slot_bytes: 64 };
     let geometry = Geometry { members: 3, channels: 1, fan: ring(3), pair: ring(1) };
     let name = fresh_name();
-    SegmentSpec { dir: DIRECTORY.path().to_owned(), generation: name.job, name, settings: 5, geometry }
+    SegmentSpec { dir: dir.to_owned(), generation: name.job, name, settings: 5, geometry }
 }
 
 /// Words from the start of the file: the description, then the word that says that it is there.
@@ -25,7 +22,8 @@ const WORDS: usize = HeaderWord::COUNT + 1;
 
 /// Changes words of the header, the file's length or its permissions, a few bytes each; then a rank attaches.
 pub(crate) fn run(data: &[u8]) {
-    let spec = spec();
+    let dir = directory();
+    let spec = spec(dir.path());
     let path = path(&spec);
     let creator = Segment::create(&spec).expect("a small segment can be made");
     let file = OpenOptions::new().read(true).write(true).open(&path).expect("the segment's file opens");

@@ -6,12 +6,9 @@ use ringccl::comm::Root;
 use ringccl::{Algorithm, Communicator, Config, Protocol, ReduceOp};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
-use tempfile::TempDir;
-
-static DIRECTORY: LazyLock<TempDir> = LazyLock::new(directory);
 
 /// Longest time that an operation may take by the ranks' own settings.
 const TIMEOUT: Duration = Duration::from_millis(300);
@@ -38,6 +35,7 @@ struct Stroke {
 }
 
 pub(crate) fn run(data: &[u8]) {
+    let dir = directory();
     let mut input = Input::new(data);
     let algorithms = [None, Some(Algorithm::Flat), Some(Algorithm::TwoShot), Some(Algorithm::Ring)];
     let protocols = [None, Some(Protocol::Ll), Some(Protocol::Ll128), Some(Protocol::Simple)];
@@ -53,9 +51,9 @@ pub(crate) fn run(data: &[u8]) {
     config.algorithm = work.algorithm;
     config.protocol = work.protocol;
     config.chunk_bytes = 4096;
-    config.shm_dir = DIRECTORY.path().to_owned();
+    config.shm_dir = dir.path().to_owned();
     let comms = join(&config);
-    let scribbler = Scribbler::find(DIRECTORY.path()).expect("the ranks keep the segment's file open");
+    let scribbler = Scribbler::find(dir.path()).expect("the ranks keep the segment's file open");
     let strokes = strokes(input, scribbler.words());
     let running = Arc::new(Mutex::new(RANKS));
     let done: Vec<Receiver<()>> = comms.into_iter().map(|comm| start(comm, work, &running)).collect();
@@ -64,7 +62,7 @@ pub(crate) fn run(data: &[u8]) {
         // A rank that panicked has ended the process by the panic hook, or else hangs up here.
         done.recv_timeout(DEADLINE).unwrap_or_else(|error| panic!("rank {rank} does not return: {error}"));
     }
-    assert!(is_empty(DIRECTORY.path()), "a segment's name is left behind");
+    assert!(is_empty(dir.path()), "a segment's name is left behind");
 }
 
 fn is_empty(dir: &Path) -> bool {

@@ -11,11 +11,7 @@ use shmring::protocol::Stamp;
 use shmring::segment::{Segment, SegmentSpec};
 use shmring::wait::{WaitPolicy, Waiter};
 use shmring::{Error, Protocol, Receiver, Sender};
-use std::sync::LazyLock;
 use std::time::Duration;
-use tempfile::TempDir;
-
-static DIRECTORY: LazyLock<TempDir> = LazyLock::new(directory);
 
 const SLOTS: u64 = 4;
 /// Bytes before and behind what a call may write.
@@ -90,7 +86,9 @@ impl World {
         };
         let geometry = Geometry { members: 3, channels: 1, fan: ring(3), pair: ring(1) };
         let name = fresh_name();
-        let dir = DIRECTORY.path().to_owned();
+        // Its segment has lost its name, or its ranks, when this is dropped.
+        let directory = directory();
+        let dir = directory.path().to_owned();
         let spec = SegmentSpec { dir, generation: name.job, name, settings: 0, geometry };
         let first = Segment::create(&spec).expect("a small segment can be made");
         // By its path, before the last member attaches and the name goes.
