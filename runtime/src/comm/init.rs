@@ -4,6 +4,7 @@ use super::health::Health;
 use crate::config::Config;
 use crate::error::Error;
 use crate::fail::{self, FailPoint};
+use crate::settings::{Vars, table};
 use crate::transport::shm::Shm;
 use coordinator_lite::{Hello, Member, Secret, Server, UniqueId, Welcome, join};
 use shmring::segment::{Segment, SegmentName, SegmentSpec, remove_stale};
@@ -32,18 +33,6 @@ pub(super) struct Joined {
     pub(super) fail: Option<FailPoint>,
 }
 
-fn var(name: &'static str) -> Result<String, Error> {
-    std::env::var(name).ok().filter(|v| !v.is_empty()).ok_or(Error::MissingSetting { name })
-}
-
-fn number(name: &'static str, max: u32) -> Result<u32, Error> {
-    let value = var(name)?;
-    match value.parse() {
-        Ok(number) if number <= max => Ok(number),
-        _ => Err(Error::Setting { name, value, expected: format!("a whole number from 0 to {max}") }),
-    }
-}
-
 /// Communicators made from the environment so far: each has a group of its own, in the order of their making.
 static FROM_ENV: Mutex<u64> = Mutex::new(0);
 /// Communicators of this process so far, however made.
@@ -64,17 +53,18 @@ impl Bootstrap {
     /// From `RINGCCL_RENDEZVOUS` and `RINGCCL_SECRET`, which `ringccl run` sets, or from `MASTER_ADDR` and
     /// `MASTER_PORT`, where rank 0 hosts the rendezvous.
     pub(super) fn from_env() -> Result<Self, Error> {
-        let rank = number("RANK", 1 << 20)?;
-        let nranks = number("WORLD_SIZE", 1 << 20)?;
+        let vars = Vars::of_process();
+        let rank = table::RANK.require(&vars)?;
+        let nranks = table::WORLD_SIZE.require(&vars)?;
         check_ranks(rank, nranks)?;
         let group = format!("env-{}", next(&FROM_ENV));
-        if let Ok(addr) = var("RINGCCL_RENDEZVOUS") {
+        if let Some(addr) = table::RENDEZVOUS.get(&vars)? {
             let addr = resolve("RINGCCL_RENDEZVOUS", addr)?;
-            let secret = Secret::from_hex(&var("RINGCCL_SECRET")?)?;
+            let secret = Secret::from_hex(&table::SECRET.require(&vars)?)?;
             return Ok(Self { addr, secret, group, rank, nranks, server: None });
         }
-        let port = number("MASTER_PORT", 65535)?;
-        let addr = resolve("MASTER_ADDR", format!("{}:{port}", var("MASTER_ADDR")?))?;
+        let port = table::MASTER_PORT.require(&vars)?;
+        let addr = resolve("MASTER_ADDR", format!("{}:{port}", table::MASTER_ADDR.require(&vars)?))?;
         // The ranks share nothing but these variables, so there is no secret to prove; whoever reaches the port
         // may join, as with other libraries' MASTER_PORT. The unique id and `ringccl run` have one.
         let secret = Secret::from_bytes([0; 32]);
@@ -92,14 +82,12 @@ impl Bootstrap {
     pub(super) fn join(self, config: &Config) -> Result<Joined, Error> {
         let mut fail = fail_point(config)?;
         let start = Instant::now();
-        let geometry = config.geometry(self.nranks);
+        let geometry = config.geometry(self.nranks)?;
         let segment_error = |cause| Error::Segment { rank: self.rank, cause };
         geometry.validate().map_err(segment_error)?;
-        let node = var("RINGCCL_NODE").unwrap_or_else(|_| "node0".into());
-        let local_rank = match number("LOCAL_RANK", 1 << 20) {
-            Err(Error::MissingSetting { .. }) => self.rank,
-            other => other?,
-        };
+        let vars = Vars::of_process();
+        let node = table::NODE.get(&vars)?.unwrap_or_else(|| "node0".into());
+        let local_rank = table::LOCAL_RANK.get(&vars)?.unwrap_or(self.rank);
         let member = Member::current(&node, local_rank)?;
         let hello = Hello { group: self.group, rank: self.rank, nranks: self.nranks, member };
         fail::at(&mut fail, fail::INIT_JOIN);
@@ -142,9 +130,9 @@ impl Bootstrap {
 /// Makes a communicator's parts for ranks that all live in this process, over memory that only it has.
 pub(super) fn join_in_process(nranks: u32, config: &Config) -> Result<Vec<Joined>, Error> {
     check_ranks(0, nranks)?;
-    let geometry = config.geometry(nranks);
+    let geometry = config.geometry(nranks)?;
     let segments = Segment::in_memory(&geometry).map_err(|cause| Error::Segment { rank: 0, cause })?;
-    let node = var("RINGCCL_NODE").unwrap_or_else(|_| "node0".into());
+    let node = table::NODE.get(&Vars::of_process())?.unwrap_or_else(|| "node0".into());
     let first = Member::current(&node, 0)?;
     let members: Vec<Member> = (0..nranks).map(|local_rank| Member { local_rank, ..first.clone() }).collect();
     // As random as a job of processes: half of what a secret has.

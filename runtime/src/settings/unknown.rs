@@ -1,0 +1,48 @@
+//! Names that look like settings and are none; what is told to the user of values used otherwise than they say.
+
+use super::env::Vars;
+use super::near::nearest;
+use super::table::{ALL, OF_SCRIPTS};
+use std::sync::Once;
+
+const PREFIX: &str = "RINGCCL_";
+
+/// A line for each variable that begins like ours and is no setting, with the name that was probably meant.
+pub fn unknown(vars: &Vars) -> Vec<String> {
+    let known: Vec<&str> = ALL.iter().flat_map(|setting| setting.variables()).collect();
+    let is_known = |name: &str| known.contains(&name) || OF_SCRIPTS.contains(&name);
+    let strange = vars.names().filter(|name| name.starts_with(PREFIX) && !is_known(name));
+    let line = |name: &str| {
+        let ours = known.iter().copied().filter(|name| name.starts_with(PREFIX));
+        let remedy = match nearest(name, PREFIX, ours) {
+            Some(near) => format!("did you mean {near}?"),
+            None => "`ringccl doctor` lists all settings".into(),
+        };
+        format!("{} is not a setting: {remedy}", super::shown(name.as_ref()))
+    };
+    strange.map(line).collect()
+}
+
+/// Tells the log, once per process, of unknown names and of `notes`.
+pub(crate) fn announce(vars: &Vars, notes: &[String]) {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        for line in unknown(vars) {
+            warn(&line);
+        }
+        for note in notes {
+            tracing::debug!("{note}");
+        }
+    });
+}
+
+/// A warning on the program's log; on stderr where the program has none, since nobody would see it otherwise.
+fn warn(line: &str) {
+    let nobody_listens =
+        tracing::dispatcher::get_default(|log| log.is::<tracing::subscriber::NoSubscriber>());
+    if nobody_listens {
+        eprintln!("ringccl: warning: {line}");
+    } else {
+        tracing::warn!("{line}");
+    }
+}
