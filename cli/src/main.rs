@@ -1,5 +1,6 @@
 //! The `ringccl` command: one file per subcommand, and what they share.
 
+mod doctor;
 mod launch;
 mod perf;
 mod run;
@@ -7,6 +8,9 @@ mod run;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use ringccl::settings::table::LogLevel;
+use ringccl::settings::{Vars, table};
+use tracing::level_filters::LevelFilter;
 
 /// Collective communication between the ranks of one host, on the cluster of your choice.
 #[derive(Parser)]
@@ -22,6 +26,8 @@ enum Command {
     Run(run::Args),
     /// Time and check a collective over a range of sizes
     Perf(perf::Args),
+    /// Show every setting and where it comes from, the machine, what will be used and what to fix
+    Doctor(doctor::Args),
     /// Watch over the ranks of a job (started by `run`, not by hand)
     #[command(name = launch::KEEPER, hide = true)]
     Keeper(launch::KeeperArgs),
@@ -29,8 +35,11 @@ enum Command {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    start_log();
+    let level = table::LOG.get(&Vars::of_process());
+    start_log(*level.as_ref().unwrap_or(&None));
     let result = match cli.command {
+        Command::Doctor(args) => doctor::main(args),
+        _ if let Err(bad) = level => Err(bad.into()),
         Command::Run(args) => run::main(args),
         Command::Perf(args) => perf::main(args),
         Command::Keeper(args) => launch::keeper_main(args),
@@ -54,9 +63,17 @@ fn one_line(error: &anyhow::Error) -> String {
 }
 
 /// Log lines of the libraries go to stderr: peers that were dropped, ranks that were refused.
-fn start_log() {
+fn start_log(level: Option<LogLevel>) {
+    let level = match level.unwrap_or(LogLevel::Warn) {
+        LogLevel::Off => LevelFilter::OFF,
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => LevelFilter::TRACE,
+    };
     tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::WARN)
+        .with_max_level(level)
         .with_writer(std::io::stderr)
         .with_target(false)
         .with_ansi(false)

@@ -6,12 +6,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use ringccl::settings::{Vars, table};
 use topo::Cluster;
 
 use crate::launch::{self, Job, RANKS_MAX, Rank, parse_ranks};
-
-/// Variables that name a cluster file where `--cluster` does not; the second is FakeGPU's.
-const CLUSTER_VARIABLES: [&str; 2] = ["RINGCCL_CLUSTER_CONFIG", "FAKEGPU_CLUSTER_CONFIG"];
 
 /// Options of `ringccl run`.
 #[derive(clap::Args)]
@@ -42,7 +40,8 @@ pub(crate) struct Args {
 
 /// Runs the job and returns the exit code of the first rank that failed.
 pub(crate) fn main(args: Args) -> Result<ExitCode> {
-    let cluster = match cluster_path(&args) {
+    let named = || table::CLUSTER_CONFIG.get(&Vars::of_process());
+    let cluster = match args.cluster.clone().map_or_else(named, |path| Ok(Some(path)))? {
         Some(path) => Some(Cluster::load(path)?),
         None => None,
     };
@@ -60,11 +59,6 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
         job.env.push(("RINGCCL_CLUSTER_CONFIG".into(), absolute(cluster.path())?.into()));
     }
     Ok(launch::launch(&job)?.into())
-}
-
-fn cluster_path(args: &Args) -> Option<PathBuf> {
-    let named = || CLUSTER_VARIABLES.iter().find_map(|name| std::env::var_os(name).filter(|v| !v.is_empty()));
-    args.cluster.clone().or_else(|| named().map(PathBuf::from))
 }
 
 fn absolute(path: &Path) -> Result<PathBuf> {
@@ -96,7 +90,7 @@ pub(crate) fn place(ranks: u32, cluster: Option<&Cluster>) -> Vec<Rank> {
 }
 
 /// A duration in seconds, with or without a fraction.
-fn seconds(text: &str) -> Result<Duration, String> {
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse::<f64>().ok().filter(|s| (0.0..=86_400.0).contains(s));
     let seconds = seconds.ok_or("seconds are a number from 0 to 86400, such as 2 or 0.5")?;
     Ok(Duration::from_secs_f64(seconds))

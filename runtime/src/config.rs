@@ -95,8 +95,8 @@ impl Config {
         }
     }
 
-    /// The defaults, changed by the variables that are set, of which `docs/settings.md` is the list. Tells the log, once
-    /// per process, of names that look like settings and are none.
+    /// The defaults, changed by the variables that are set, of which `docs/settings.md` is the list. Tells the log,
+    /// once per process, of names that look like settings and are none.
     ///
     /// # Errors
     /// [`Error::Setting`] for a bad value, with the good ones, and for settings that contradict each other.
@@ -140,6 +140,14 @@ impl Config {
     /// As [`Config::staging_bytes`].
     pub fn control_bytes(&self, nranks: u32) -> Result<u64, Error> {
         Ok(self.geometry(nranks)?.control_bytes())
+    }
+
+    /// Bytes of shared memory that all of `nranks` ranks together take once every ring that they use is made.
+    ///
+    /// # Errors
+    /// As [`Config::staging_bytes`].
+    pub fn segment_bytes(&self, nranks: u32) -> Result<u64, Error> {
+        Ok(staging::segment_bytes(self, &self.geometry(nranks)?))
     }
 
     /// What an all-reduce of `bytes` (an even number) on `nranks` ranks (at least 2) runs with.

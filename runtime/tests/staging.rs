@@ -111,7 +111,7 @@ fn chunked_equals_unchunked() {
     }
 }
 
-/// The values tell orders apart: ring, which adds in another order, gives other bits, and other ones when cut otherwise.
+/// The values tell orders apart: ring, which adds in another order, gives other bits, and others when cut otherwise.
 #[test]
 fn order_shows_in_the_bits() {
     let sums = |algorithm, chunk_bytes| {

@@ -37,7 +37,7 @@ pub use form::{Form, Reading, shown};
 pub use page::page;
 pub use setting::{About, Describe, Found, Group, Level, Ranks, Setting, Unset, level};
 pub(crate) use unknown::announce;
-pub use unknown::unknown;
+pub use unknown::{beaten, unknown};
 
 #[cfg(test)]
 mod tests;

@@ -48,8 +48,8 @@ impl Form<Algorithm> for Algo {
             return Ok(Reading::Value(Algorithm::Ring));
         }
         // What is excluded is not among the algorithms chosen by size: these have no tree and no NCCL ring.
-        let note = if list.excludes { "excludes nothing that is" } else { "names nothing that can be" };
-        Ok(Reading::Default(format!("it {note} chosen on a host; the algorithm is chosen by size")))
+        let note = if list.excludes { "excludes none" } else { "names none" };
+        Ok(Reading::Default(format!("it {note} of the host's algorithms; the choice is by size")))
     }
 
     fn allowed(&self) -> String {

@@ -25,18 +25,18 @@ const HEAD: &str = "\
 
 <!-- Written by `cargo xtask settings` from `runtime/src/settings/`; change the texts there. -->
 
-Every environment variable that RingCCL reads or sets. An empty value counts as not set. A bad value is an error at start
-that names the variable, the value and what would be right; an unknown `RINGCCL_` name is warned about once per process,
-with the nearest name. `ringccl doctor` shows what is set, where it comes from, every problem at once, and what will be
-used. In code, `ringccl::Config` has the same settings.
+Every environment variable that RingCCL reads or sets. An empty value counts as not set. A bad value is an error at
+start that names the variable, the value and what would be right; an unknown `RINGCCL_` name is warned about once per
+process, with the nearest name. `ringccl doctor` shows what is set, where it comes from, every problem at once, and
+what will be used. In code, `ringccl::Config` has the same settings.
 
 A setting has one name. Some are known to NCCL or FakeGPU under a name of theirs, which counts where ours is not set:
 `RINGCCL_` beats `NCCL_`, `NCCL_` beats `FAKEGPU_`, and a value that is beaten is not looked at. Two settings that
-contradict each other are an error that names both; where they are of different programs the same order decides instead.
-Defaults of FakeGPU do not count: its variables have an effect only when set.
+contradict each other are an error that names both; where they are of different programs the same order decides
+instead. Defaults of FakeGPU do not count: its variables have an effect only when set.
 
-The column *ranks*: `compared` must be equal on all ranks and is compared when they join, `equal` must be equal and is not
-compared, `own` may differ.
+The column *ranks*: `compared` must be equal on all ranks and is compared when they join, by what it comes to; `equal`
+must be equal and is not compared; `own` may differ.
 ";
 
 const SECTIONS: &[(Group, &str, &str)] = &[
@@ -45,7 +45,7 @@ const SECTIONS: &[(Group, &str, &str)] = &[
         "
 ## Of a communicator
 
-Read by `Config::from_env`.
+Read by `Config::from_env` (`runtime/src/settings/collect.rs`).
 
 ",
         "
@@ -53,13 +53,16 @@ Default of `RINGCCL_CHUNK_BYTES`: 512 KiB up to 4 ranks, 1 MiB up to 8, then 8 M
 power of two), at least 16 KiB. Slots for a channel take 4 x ranks x this many bytes of `/dev/shm` once they are used.
 
 `RINGCCL_STAGING_MAX_BYTES` covers, for every channel, a rank's ring to all others and its ring to the next rank, with
-counters and line areas. Slots shrink first, then the line areas; the least bound is a few pages for each channel, and a
-lower one is an error that tells it. Results do not depend on the bound or the chunk for `flat` and `twoshot`, which add in
-rank order. `ring` adds each chunk in an order that starts at another rank, as NCCL's ring does, so floating-point bits
-depend there on how the buffer is cut, for one setting always in the same way.
+counters and line areas. Slots shrink down to 4 KiB, then the line areas, then the slots again; the least bound is a
+few pages for each channel, and a lower one is an error that tells it. Buffers of any size pass under any bound.
 
-These contradict each other: `RINGCCL_PROTO` of `LL` or `LL128` with `RINGCCL_ALGO=twoshot`; least channels above the most;
-a connect time-out above the join time-out; a chunk above the staging bound or above a quarter of `RINGCCL_BUFFER_BYTES`.
+Results of `flat` and `twoshot`, which add in rank order, do not depend on chunk, bound or channels. `ring` adds each
+chunk in an order that starts at another rank, as NCCL's ring does: there the last bits of floating-point sums depend on
+how the buffer is cut, and are the same on all ranks and on every run with the same settings.
+
+These contradict each other: `RINGCCL_PROTO` of `LL` or `LL128` with `RINGCCL_ALGO=twoshot`; least channels above the
+most; a connect time-out above the join time-out; a chunk above the staging bound or above a quarter of
+`RINGCCL_BUFFER_BYTES`; a coordinator's transport with an address of the other kind.
 ",
     ),
     (
@@ -67,7 +70,7 @@ a connect time-out above the join time-out; a chunk above the staging bound or a
         "
 ## Of the modes
 
-Read by `Config::from_env`.
+Read by `Config::from_env` (`runtime/src/settings/collect.rs`).
 
 ",
         "",
@@ -95,8 +98,8 @@ Read by `Communicator::from_env` (`runtime/src/comm/init.rs`). `ringccl run` set
         "
 ## Known, without effect
 
-Variables of FakeGPU that programs may have set. Their values are checked; nothing uses them in this version, which is told
-at the log level `debug` and by `ringccl doctor`.
+Variables of FakeGPU that programs may have set. Their values are checked; nothing uses them in this version, which is
+told at the log level `debug` and by `ringccl doctor`.
 
 ",
         "",
@@ -104,7 +107,8 @@ at the log level `debug` and by `ringccl doctor`.
 ];
 
 const ALIASES: &str = "\
-Other variables of NCCL (`NCCL_IB_*`, `NCCL_SOCKET_*` and so on) concern what RingCCL does not have; they are not looked at.
+Other variables of NCCL (`NCCL_IB_*`, `NCCL_SOCKET_*` and so on) concern what RingCCL does not have; they are not looked
+at.
 
 ";
 
@@ -143,8 +147,11 @@ fn table(page: &mut String, group: Group) {
             Ranks::Own => "own",
         };
         let unit = if about.unit.is_empty() { String::new() } else { format!(" {}", about.unit) };
+        // The other headings name one reader for all.
+        let reader = if group == Group::Output { format!(" (`{}`)", about.reader) } else { String::new() };
         let (name, allowed) = (setting.variables()[0], setting.allowed());
-        let _ = writeln!(page, "| `{name}` | {allowed}{unit} | {default} | {ranks} | {} |", about.what);
+        let _ =
+            writeln!(page, "| `{name}` | {allowed}{unit} | {default} | {ranks} | {}{reader} |", about.what);
     }
 }
 

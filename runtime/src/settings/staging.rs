@@ -12,6 +12,7 @@
 
 use crate::config::Config;
 use crate::error::Error;
+use crate::plan::Algorithm;
 use shmring::layout::{Geometry, RingGeometry};
 
 /// Slots of a connection between two ranks, as NCCL_STEPS.
@@ -54,6 +55,14 @@ fn shape(config: &Config, nranks: u32, slot: u32, (ll_lines, ll128_lines): (u32,
 /// Most bytes that the rings of one rank take in such a segment.
 pub(crate) fn bytes_per_rank(geometry: &Geometry) -> u64 {
     u64::from(geometry.channels) * (geometry.fan.total_bytes() + geometry.pair.total_bytes())
+}
+
+/// Bytes of shared memory of the whole job once every ring that its operations use exists.
+pub(crate) fn segment_bytes(config: &Config, geometry: &Geometry) -> u64 {
+    // One rank needs nobody; only the ring algorithm uses the rings between two ranks.
+    let pair = if config.algorithm == Some(Algorithm::Ring) { geometry.pair.total_bytes() } else { 0 };
+    let rings = u64::from(geometry.channels) * (geometry.fan.total_bytes() + pair);
+    geometry.control_bytes() + if geometry.members == 1 { 0 } else { u64::from(geometry.members) * rings }
 }
 
 /// The least bound that a communicator of `nranks` can keep.

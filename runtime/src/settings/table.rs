@@ -28,8 +28,13 @@ const fn about(group: Group, default: &'static str, what: &'static str, reader: 
 const CONFIG: &str = "runtime/src/settings/collect.rs";
 const INIT: &str = "runtime/src/comm/init.rs";
 
+/// One line for each setting: what is to be said of it, then its variables with their forms, those that count most
+/// first, each perhaps with what is different under that name.
 macro_rules! settings {
-    ($($(#[$doc:meta])* $id:ident: $t:ty = $about:expr, [$($name:literal $form:expr $(, $differs:literal)?);+ $(;)?];)+) => {
+    ($(
+        $(#[$doc:meta])*
+        $id:ident: $t:ty = $about:expr, [$($name:literal $form:expr $(, $differs:literal)?);+ $(;)?];
+    )+) => {
         $($(#[$doc])* pub static $id: Setting<$t> = Setting {
             about: $about,
             names: &[$(Name { name: $name, form: &$form, differs: concat!($($differs)?) }),+],
@@ -111,8 +116,8 @@ settings! {
     SHM_DIR: PathBuf = about(Group::Communicator, "`/dev/shm`", "where the segment is made", CONFIG),
         ["RINGCCL_SHM_DIR" File("a directory on a tmpfs")];
     /// Binding to cores.
-    BIND: Bind = about(Group::Communicator, "`none`",
-        "`even` binds each rank's communicating thread to one core", CONFIG),
+    BIND: Bind = About { ranks: Ranks::Own, ..about(Group::Communicator, "`none`",
+        "`even` binds each rank's communicating thread to one core", CONFIG) },
         ["RINGCCL_BIND" OneOf(&[("none", Bind::None), ("even", Bind::Even)])];
     /// Where something is made to go wrong.
     FAIL_POINT: String = About { ranks: Ranks::Own, ..about(Group::Communicator, "none",
@@ -181,7 +186,7 @@ settings! {
     /// The cluster file.
     CLUSTER_CONFIG: PathBuf = about(Group::Output, "no file",
         "the launcher places ranks on its nodes where `--cluster` is not given, the report takes name and backend from it",
-        "cli/src/run.rs, runtime/src/report/mod.rs"),
+        "runtime/src/report/mod.rs"),
         ["RINGCCL_CLUSTER_CONFIG" File("a cluster file"); "FAKEGPU_CLUSTER_CONFIG" File("a cluster file")];
     /// Which log lines are shown.
     LOG: LogLevel = About { ranks: Ranks::Own, ..about(Group::Output, "`warn`",

@@ -315,7 +315,7 @@ fn notes_are_taken() {
     };
     assert_eq!(
         notes(&[("NCCL_ALGO", "Tree")]),
-        "NCCL_ALGO=Tree: it names nothing that can be chosen on a host; the algorithm is chosen by size"
+        "NCCL_ALGO=Tree: it names none of the host's algorithms; the choice is by size"
     );
     assert!(notes(&[("FAKEGPU_STAGING_CHUNK_BYTES", "100")]).contains("64 is used"));
     assert!(
@@ -384,11 +384,16 @@ fn coordinators_are_named() {
     assert!(of(&format!("/{}", "x".repeat(107))).unwrap_err().to_string().contains("107 bytes"));
 }
 
+/// Texts of any kind, of digits, and such as lists have.
+fn text() -> impl Strategy<Value = String> {
+    prop_oneof!["\\PC*", "[0-9]{1,25}", "[\\^,;:a-zA-Z0-9]{0,20}", "(?s).{0,300}"]
+}
+
 proptest! {
     /// Whatever the variables hold, nothing panics, and every problem is one line of bounded length.
     #[test]
     fn random_values_never_panic(
-        values in prop::collection::vec((0usize..200, prop_oneof!["\\PC*", "[0-9]{1,25}", "[\\^,;:a-zA-Z0-9]{0,20}"]), 0..8),
+        values in prop::collection::vec((0usize..200, text()), 0..8),
         nranks in 1u32..=1024,
     ) {
         let names: Vec<&str> = table::ALL.iter().flat_map(|setting| setting.variables()).collect();

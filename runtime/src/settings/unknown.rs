@@ -23,6 +23,20 @@ pub fn unknown(vars: &Vars) -> Vec<String> {
     strange.map(line).collect()
 }
 
+/// A line for each variable that is set without effect, because another one of the same setting counts more.
+pub fn beaten(vars: &Vars) -> Vec<String> {
+    let mut lines = Vec::new();
+    for setting in ALL {
+        let variables = setting.variables();
+        let mut set = variables.iter().filter_map(|name| Some((*name, vars.get(name)?)));
+        let Some((first, _)) = set.next() else { continue };
+        for (name, text) in set {
+            lines.push(format!("{name}={} is not used: {first} counts more", super::shown(text)));
+        }
+    }
+    lines
+}
+
 /// Tells the log, once per process, of unknown names and of `notes`.
 pub(crate) fn announce(vars: &Vars, notes: &[String]) {
     static ONCE: Once = Once::new();
