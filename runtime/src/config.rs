@@ -165,7 +165,7 @@ impl Config {
         let algorithm = self.algorithm.map_or(0, |a| a as u64 + 1);
         let protocol = self.protocol.map_or(0, |p| p as u64 + 1);
         let without = self.protocols.iter().rev().fold(0, |bits, allowed| bits << 1 | u64::from(!allowed));
-        u64::from(self.min_channels - 1) << 24 | without << 16 | algorithm << 8 | protocol
+        u64::from(self.min_channels.saturating_sub(1)) << 24 | without << 16 | algorithm << 8 | protocol
     }
 
     /// The segment that a communicator of `nranks` with these settings shares.

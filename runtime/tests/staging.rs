@@ -3,7 +3,7 @@
 mod common;
 
 use common::with_ranks;
-use ringccl::{Algorithm, Config, ReduceOp};
+use ringccl::{Algorithm, Config, Protocol, ReduceOp};
 
 /// Sums differ in their last bits with the order of addition.
 fn value(rank: usize, i: usize) -> f32 {
@@ -106,6 +106,32 @@ fn chunked_equals_unchunked() {
                         assert_eq!(sum, expected, "{algorithm}, {n} ranks, {count} elements, {config:?}");
                     }
                 }
+            }
+        }
+    }
+}
+
+/// Under the least bound that works every algorithm runs with every protocol, with the right sums.
+#[test]
+fn the_least_bound_works() {
+    for n in [2u32, 3, 8] {
+        for algorithm in Algorithm::ALL {
+            for protocol in Protocol::ALL {
+                let config =
+                    Config { algorithm: Some(algorithm), protocol: Some(protocol), ..Config::new(n) };
+                let refused = Config { staging_max_bytes: Some(1), ..config.clone() };
+                let message = refused.staging_bytes(n).unwrap_err().to_string();
+                let least = message.split_once("at least ").unwrap().1.split_once(',').unwrap().0;
+                let config = Config { staging_max_bytes: Some(least.parse().unwrap()), ..config };
+                with_ranks(n, &config, |mut comm| {
+                    for count in [1usize, 15, 16, 17, 100, 2000] {
+                        let mut sum: Vec<i32> = (0..count as i32).collect();
+                        comm.all_reduce_in_place(&mut sum, ReduceOp::Sum).unwrap();
+                        let right = (0..count as i32).map(|i| i * n as i32);
+                        assert!(sum.into_iter().eq(right), "{algorithm} {protocol} {n} {count}");
+                    }
+                    comm.finalize().unwrap();
+                });
             }
         }
     }

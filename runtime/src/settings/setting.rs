@@ -104,7 +104,7 @@ pub struct Found<T> {
     pub value: Option<T>,
     /// What the user should know about the value.
     pub note: Option<String>,
-    /// The text as it was given.
+    /// The text as it was given, fit for one line of a message.
     pub text: String,
 }
 
@@ -121,12 +121,10 @@ impl<T: 'static> Setting<T> {
     pub fn find(&self, vars: &Vars) -> Result<Option<Found<T>>, Error> {
         let mut set = self.names.iter().filter_map(|name| Some((name, vars.get(name.name)?)));
         let Some((name, text)) = set.next() else { return Ok(None) };
-        if let Some((other, _)) = set.find(|(n, t)| level(n.name) == level(name.name) && *t != text) {
-            return Err(self.error(
-                name.name,
-                text,
-                format!("what {} says; unset one of the two", other.name),
-            ));
+        if let Some((other, other_text)) = set.find(|(n, t)| level(n.name) == level(name.name) && *t != text)
+        {
+            let other = format!("{}={}", other.name, self.shown(other_text));
+            return Err(self.error(name.name, text, format!("what {other} says; unset one of the two")));
         }
         let read = name.form.read(text).map_err(|expected| self.error(name.name, text, expected))?;
         let (value, note) = match read {
@@ -134,7 +132,7 @@ impl<T: 'static> Setting<T> {
             Reading::Near(value, note) => (Some(value), Some(note)),
             Reading::Default(note) => (None, Some(note)),
         };
-        Ok(Some(Found { name: name.name, value, note, text: shown(text) }))
+        Ok(Some(Found { name: name.name, value, note, text: self.shown(text) }))
     }
 
     /// The setting's value, if it has one.
@@ -154,8 +152,12 @@ impl<T: 'static> Setting<T> {
     }
 
     fn error(&self, name: &'static str, text: &OsStr, expected: String) -> Error {
-        let value = if self.about.secret { "(not shown)".into() } else { shown(text) };
-        Error::Setting { name, value, expected }
+        Error::Setting { name, value: self.shown(text), expected }
+    }
+
+    /// The text of a variable, unless it must not be shown.
+    fn shown(&self, text: &OsStr) -> String {
+        if self.about.secret { "(not shown)".into() } else { shown(text) }
     }
 }
 
@@ -195,9 +197,11 @@ impl<T: 'static> Describe for Setting<T> {
 
     fn look(&self, vars: &Vars) -> Result<Option<Found<()>>, Error> {
         let found = self.find(vars)?;
-        Ok(found.map(|Found { name, value, note, text }| {
-            let text = if self.about.secret { "(not shown)".into() } else { text };
-            Found { name, value: value.map(|_| ()), note, text }
+        Ok(found.map(|Found { name, value, note, text }| Found {
+            name,
+            value: value.map(|_| ()),
+            note,
+            text,
         }))
     }
 }

@@ -190,7 +190,8 @@ settings! {
         ["RINGCCL_CLUSTER_CONFIG" File("a cluster file"); "FAKEGPU_CLUSTER_CONFIG" File("a cluster file")];
     /// Which log lines are shown.
     LOG: LogLevel = About { ranks: Ranks::Own, ..about(Group::Output, "`warn`",
-        "which log lines the `ringccl` command prints to stderr; programs of your own choose by their subscriber",
+        "which log lines the `ringccl` command prints to stderr. A program with a `tracing` subscriber chooses by that; \
+         without one it prints by this level what there is to say of settings",
         "cli/src/main.rs") },
         ["RINGCCL_LOG" OneOf(&LOG_LEVELS);
          "NCCL_DEBUG" OneOf(&NCCL_LEVELS), "`VERSION` is `warn`, `ABORT` is `info`"];

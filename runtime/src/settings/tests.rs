@@ -370,6 +370,32 @@ fn the_table_is_sound() {
     }
 }
 
+/// Two variables of one level that say the same are fine; two that differ are an error that names both.
+#[test]
+fn one_level_must_agree() {
+    use super::form::{Number, Text};
+    use super::setting::Name;
+    const RANGE: Number = Number { min: 1, max: 9, step: 1 };
+    const NAMES: &[Name<u64>] = &[
+        Name { name: "NCCL_NEW", form: &RANGE, differs: "" },
+        Name { name: "NCCL_OLD", form: &RANGE, differs: "" },
+        Name { name: "FAKEGPU_SAME", form: &RANGE, differs: "" },
+    ];
+    let setting = Setting { about: table::CHANNELS.about, names: NAMES };
+    let get = |pairs: &[(&'static str, &'static str)]| setting.get(&Vars::from_pairs(pairs.iter().copied()));
+    assert_eq!(get(&[("NCCL_NEW", "3"), ("NCCL_OLD", "3"), ("FAKEGPU_SAME", "4")]).unwrap(), Some(3));
+    let error = get(&[("NCCL_NEW", "3"), ("NCCL_OLD", "4")]).unwrap_err().to_string();
+    assert_eq!(error, "NCCL_NEW=3: not what NCCL_OLD=4 says; unset one of the two");
+
+    // What must not be shown is not shown in errors either.
+    let about = About { secret: true, ..table::CHANNELS.about };
+    let secret = Setting::<String> { about, names: &[Name { name: "S", form: &Text("text"), differs: "" }] };
+    let bytes: std::ffi::OsString = std::os::unix::ffi::OsStringExt::from_vec(b"hidden\xff".to_vec());
+    let error = secret.get(&Vars::from_pairs([("S", bytes)])).unwrap_err().to_string();
+    assert_eq!(error, "S=(not shown): not text in UTF-8");
+    assert_eq!(secret.look(&Vars::from_pairs([("S", "hidden")])).unwrap().unwrap().text, "(not shown)");
+}
+
 /// An address is a path or a host with a port, with or without what says which.
 #[test]
 fn coordinators_are_named() {

@@ -2,7 +2,7 @@
 
 use super::env::Vars;
 use super::near::nearest;
-use super::table::{ALL, OF_SCRIPTS};
+use super::table::{ALL, LOG, LogLevel, OF_SCRIPTS};
 use std::sync::Once;
 
 const PREFIX: &str = "RINGCCL_";
@@ -41,22 +41,23 @@ pub fn beaten(vars: &Vars) -> Vec<String> {
 pub(crate) fn announce(vars: &Vars, notes: &[String]) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
+        // A program without a log of its own would show nothing.
+        let nobody_listens =
+            tracing::dispatcher::get_default(|log| log.is::<tracing::subscriber::NoSubscriber>());
+        let level = LOG.get(vars).ok().flatten().unwrap_or(LogLevel::Warn);
         for line in unknown(vars) {
-            warn(&line);
+            if !nobody_listens {
+                tracing::warn!("{line}");
+            } else if level >= LogLevel::Warn {
+                eprintln!("ringccl: warning: {line}");
+            }
         }
         for note in notes {
-            tracing::debug!("{note}");
+            if !nobody_listens {
+                tracing::debug!("{note}");
+            } else if level >= LogLevel::Debug {
+                eprintln!("ringccl: {note}");
+            }
         }
     });
-}
-
-/// A warning on the program's log; on stderr where the program has none, since nobody would see it otherwise.
-fn warn(line: &str) {
-    let nobody_listens =
-        tracing::dispatcher::get_default(|log| log.is::<tracing::subscriber::NoSubscriber>());
-    if nobody_listens {
-        eprintln!("ringccl: warning: {line}");
-    } else {
-        tracing::warn!("{line}");
-    }
 }
