@@ -45,7 +45,7 @@ pub struct Config {
     pub report: Option<PathBuf>,
     /// Which processor cores the ranks' communicating threads run on.
     pub bind: Bind,
-    /// For tests: the point at which this rank is made to fail.
+    /// For tests: the point at which this rank is made to fail, as in `RINGCCL_FAIL_POINT`.
     pub fail_point: Option<String>,
 }
 

@@ -1,5 +1,6 @@
 //! What the text of a variable may be, and what it becomes.
 
+use crate::fail::FailPoint;
 use std::ffi::OsStr;
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -186,6 +187,21 @@ impl Form<String> for Text {
 
     fn allowed(&self) -> String {
         self.0.into()
+    }
+}
+
+/// A fail point, checked and passed on as text.
+#[derive(Debug)]
+pub(super) struct FailText;
+
+impl Form<String> for FailText {
+    fn read(&self, text: &OsStr) -> Result<Reading<String>, String> {
+        let text = utf8(text);
+        FailPoint::parse(text).map(|_| Reading::Value(text.into()))
+    }
+
+    fn allowed(&self) -> String {
+        "`POINT[@TIME]:kill`, `POINT[@TIME]:stop`".into()
     }
 }
 

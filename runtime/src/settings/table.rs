@@ -1,7 +1,7 @@
 //! Every setting, once.
 
 use super::coordinator::{Address, CoordinatorAddr};
-use super::form::{File, Fitted, Number, OneOf, Switch, Text};
+use super::form::{FailText, File, Fitted, Number, OneOf, Switch, Text};
 use super::nccl::{self, Protocols};
 use super::setting::{About, Describe, Group, Name, Ranks, Setting, Unset};
 use crate::config::{Bind, default_chunk};
@@ -121,8 +121,9 @@ settings! {
         ["RINGCCL_BIND" OneOf(&[("none", Bind::None), ("even", Bind::Even)])];
     /// Where something is made to go wrong.
     FAIL_POINT: String = About { ranks: Ranks::Own, ..about(Group::Communicator, "none",
-        "for tests: the point at which this rank is made to fail", CONFIG) },
-        ["RINGCCL_FAIL_POINT" Text("a name")];
+        "for tests: the point at which this rank dies or stops, and at which time of passing it; the points are in \
+         `runtime/src/fail.rs`", CONFIG) },
+        ["RINGCCL_FAIL_POINT" FailText];
 
     /// Compute mode.
     MODE: Mode = about(Group::Mode, "`simulate`",

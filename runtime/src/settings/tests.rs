@@ -90,6 +90,12 @@ const INVALID: &[Row] = &[
         "FAKEGPU_STAGING_FORCE_SOCKET=1: not off, as it must be: this version has no socket transport; unset it",
     ),
     (&[("RINGCCL_BIND", "core")], "RINGCCL_BIND=core: not one of none, even"),
+    (
+        &[("RINGCCL_FAIL_POINT", "op.sent:die")],
+        "RINGCCL_FAIL_POINT=op.sent:die: not POINT[@TIME]:kill|stop with a POINT of init.join, init.welcome, \
+         init.attached, init.barrier, init.done, op.begin, op.called, op.sent, op.blocked, op.done, finalize.begin, \
+         finalize.met, finalize.reported, finalize.left",
+    ),
     (&[("RINGCCL_MODE", "real")], "RINGCCL_MODE=real: not one of simulate, hybrid, passthrough"),
     (
         &[("RINGCCL_MODE", "hybrid")],
@@ -219,7 +225,7 @@ fn values_arrive() {
             ("RINGCCL_SHM_DIR", "/tmp"),
             ("RINGCCL_REPORT", "r.json"),
             ("RINGCCL_BIND", "even"),
-            ("RINGCCL_FAIL_POINT", "here"),
+            ("RINGCCL_FAIL_POINT", "op.sent@3:kill"),
         ],
     );
     let expected = Config {
@@ -238,7 +244,7 @@ fn values_arrive() {
         shm_dir: "/tmp".into(),
         report: Some("r.json".into()),
         bind: crate::config::Bind::Even,
-        fail_point: Some("here".into()),
+        fail_point: Some("op.sent@3:kill".into()),
     };
     assert_eq!(all, expected);
     assert_eq!(
