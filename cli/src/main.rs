@@ -1,5 +1,6 @@
 //! The `ringccl` command: one file per subcommand, and what they share.
 
+mod doctor;
 mod launch;
 mod perf;
 mod run;
@@ -8,6 +9,9 @@ mod topo;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use ringccl::settings::table::LogLevel;
+use ringccl::settings::{Vars, table};
+use tracing::level_filters::LevelFilter;
 
 /// Collective communication between the ranks of one host, on the cluster of your choice.
 #[derive(Parser)]
@@ -25,6 +29,8 @@ enum Command {
     Perf(perf::Args),
     /// Check a cluster file, or show what it describes
     Topo(topo::Args),
+    /// Show every setting and where it comes from, the machine, what will be used and what to fix
+    Doctor(doctor::Args),
     /// Watch over the ranks of a job (started by `run`, not by hand)
     #[command(name = launch::KEEPER, hide = true)]
     Keeper(launch::KeeperArgs),
@@ -32,8 +38,11 @@ enum Command {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    start_log();
+    let level = table::LOG.get(&Vars::of_process());
+    start_log(*level.as_ref().unwrap_or(&None));
     let result = match cli.command {
+        Command::Doctor(args) => doctor::main(args),
+        _ if let Err(bad) = level => Err(bad.into()),
         Command::Run(args) => run::main(args),
         Command::Perf(args) => perf::main(args),
         Command::Topo(args) => topo::main(args),
@@ -58,9 +67,17 @@ fn one_line(error: &anyhow::Error) -> String {
 }
 
 /// Log lines of the libraries go to stderr: peers that were dropped, ranks that were refused.
-fn start_log() {
+fn start_log(level: Option<LogLevel>) {
+    let level = match level.unwrap_or(LogLevel::Warn) {
+        LogLevel::Off => LevelFilter::OFF,
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => LevelFilter::TRACE,
+    };
     tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::WARN)
+        .with_max_level(level)
         .with_writer(std::io::stderr)
         .with_target(false)
         .with_ansi(false)

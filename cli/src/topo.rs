@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use ::topo::{Cluster, ConfigError, LinkClass, Node};
 use anyhow::{Context, Result};
 use clap::Subcommand;
+use ringccl::settings::Vars;
 
 /// Variables that name a cluster file where no option does; the second is FakeGPU's.
 const CLUSTER_VARIABLES: [&str; 2] = ["RINGCCL_CLUSTER_CONFIG", "FAKEGPU_CLUSTER_CONFIG"];
@@ -70,10 +71,10 @@ impl Source {
         if let Some(path) = option {
             return Some(Self { path: path.to_owned(), variable: None });
         }
-        CLUSTER_VARIABLES.iter().find_map(|variable| {
-            let value = std::env::var_os(variable).filter(|value| !value.is_empty())?;
-            Some(Self { path: value.into(), variable: Some(variable) })
-        })
+        let vars = Vars::of_process();
+        CLUSTER_VARIABLES
+            .iter()
+            .find_map(|variable| Some(Self { path: vars.get(variable)?.into(), variable: Some(variable) }))
     }
 
     /// Reads the file.

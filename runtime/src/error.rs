@@ -24,6 +24,9 @@ pub enum Error {
         /// The environment variable.
         name: &'static str,
     },
+    /// The cluster file is wrong, or is for another number of ranks; every problem on a line of its own.
+    #[error(transparent)]
+    Cluster(#[from] Box<topo::ConfigError>),
     /// The ranks could not find each other.
     #[error(transparent)]
     Rendezvous(#[from] coordinator_lite::Error),
@@ -210,7 +213,7 @@ impl Error {
     pub fn class(&self) -> ErrorClass {
         use shmring::Error as Shm;
         match self {
-            Self::Setting { .. } | Self::MissingSetting { .. } | Self::Argument { .. } => {
+            Self::Setting { .. } | Self::MissingSetting { .. } | Self::Cluster(_) | Self::Argument { .. } => {
                 ErrorClass::InvalidArgument
             }
             Self::OtherHost { .. }

@@ -6,6 +6,7 @@
 //!    executor/   runs them: poll, never block
 //!    reduce/     kernels: fold, copy
 //!    transport/  connections: rings of the shared segment
+//!  settings, config           variables, and what they come to
 //!  report, trace              what a run leaves behind
 //! ```
 //!
@@ -33,6 +34,7 @@ mod plan;
 pub mod reduce;
 pub mod report;
 mod sched;
+pub mod settings;
 mod stream;
 pub mod trace;
 mod transport;

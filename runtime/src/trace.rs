@@ -5,6 +5,7 @@
 
 use crate::error::Error;
 use crate::plan::{Call, Choice};
+use crate::settings::{Vars, table};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -54,8 +55,8 @@ fn trace() -> Option<&'static Trace> {
     static TRACE: OnceLock<Option<Trace>> = OnceLock::new();
     TRACE
         .get_or_init(|| {
-            let dir = std::env::var_os("RINGCCL_TRACE").filter(|dir| !dir.is_empty())?;
-            Some(Trace { dir: dir.into(), kept: Mutex::default() })
+            let dir = table::TRACE.get(&Vars::of_process()).ok()??;
+            Some(Trace { dir, kept: Mutex::default() })
         })
         .as_ref()
 }

@@ -137,3 +137,29 @@ fn a_missing_rank_is_named() {
         shm.assert_empty();
     }
 }
+
+/// Jobs that somebody else launches take nodes from FakeGPU's cluster file, and do not start if it has another size.
+#[test]
+fn a_cluster_file_counts_without_the_launcher() {
+    let shm = ShmDir::new();
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../topo/testdata/lab.yaml");
+    let report = shm.path().with_extension("json");
+    let job = Job::new(worker(), Meet::port(), 4, &["check"], &shm)
+        .with("FAKEGPU_CLUSTER_CONFIG", file)
+        .with("FAKEGPU_CLUSTER_REPORT_PATH", report.display());
+    for ended in job.start_all().finish_all() {
+        ended.assert_done();
+    }
+    let text = std::fs::read_to_string(&report).unwrap();
+    std::fs::remove_file(&report).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(json["nodes"][1]["ranks"], serde_json::json!([2, 3]), "{text}");
+    assert_eq!(json["ranks"][3]["node"], json["nodes"][1]["id"], "{text}");
+    let job = Job::new(worker(), Meet::port(), 2, &["check"], &shm).with("FAKEGPU_CLUSTER_CONFIG", file);
+    for ended in job.start_all().finish_all() {
+        let (class, error, _) = ended.failure();
+        assert!(class == "InvalidArgument" && error.contains("lab.yaml"), "{error}");
+        assert!(error.contains('2') && error.contains('4') && !error.contains('\n'), "{error}");
+    }
+    shm.assert_empty();
+}

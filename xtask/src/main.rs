@@ -6,6 +6,7 @@ mod kill;
 mod litmus;
 mod loom;
 mod run;
+mod settings;
 mod test;
 mod tidy;
 
@@ -28,6 +29,8 @@ enum Command {
     Test,
     /// Rules of the source text: sizes, markers, orderings
     Tidy,
+    /// The page of settings, written from their table
+    Settings(settings::Options),
     /// Model checks of the rings, the waiting and the abort path
     Loom(loom::Options),
     /// Hostile bytes for sockets, files and shared memory, guided by coverage
@@ -54,6 +57,7 @@ fn execute(command: &Command) -> anyhow::Result<()> {
         Command::Demo(options) => demo::run(options),
         Command::Test => test::run(),
         Command::Tidy => tidy::run(),
+        Command::Settings(options) => settings::run(options),
         Command::Loom(options) => loom::run(options),
         Command::Fuzz(options) => fuzz::run(options),
         Command::Litmus(options) => litmus::run(options),

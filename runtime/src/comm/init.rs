@@ -4,12 +4,14 @@ use super::health::Health;
 use crate::config::Config;
 use crate::error::Error;
 use crate::fail::{self, FailPoint};
+use crate::settings::{Vars, table};
 use crate::transport::shm::Shm;
 use coordinator_lite::{Hello, Member, Secret, Server, UniqueId, Welcome, join};
 use shmring::segment::{Segment, SegmentName, SegmentSpec, remove_stale};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
+use topo::Cluster;
 
 /// Where and as what a rank joins.
 #[derive(Debug)]
@@ -19,6 +21,8 @@ pub(super) struct Bootstrap {
     pub(super) group: String,
     pub(super) rank: u32,
     pub(super) nranks: u32,
+    /// Name of this rank's node, and the rank's number on it.
+    place: (String, u32),
     /// Kept until everybody has joined, when this process hosts the rendezvous.
     pub(super) server: Option<Server>,
 }
@@ -30,18 +34,6 @@ pub(super) struct Joined {
     pub(super) health: Health,
     pub(super) job: u64,
     pub(super) fail: Option<FailPoint>,
-}
-
-fn var(name: &'static str) -> Result<String, Error> {
-    std::env::var(name).ok().filter(|v| !v.is_empty()).ok_or(Error::MissingSetting { name })
-}
-
-fn number(name: &'static str, max: u32) -> Result<u32, Error> {
-    let value = var(name)?;
-    match value.parse() {
-        Ok(number) if number <= max => Ok(number),
-        _ => Err(Error::Setting { name, value, expected: format!("a whole number from 0 to {max}") }),
-    }
 }
 
 /// Communicators made from the environment so far: each has a group of its own, in the order of their making.
@@ -64,42 +56,41 @@ impl Bootstrap {
     /// From `RINGCCL_RENDEZVOUS` and `RINGCCL_SECRET`, which `ringccl run` sets, or from `MASTER_ADDR` and
     /// `MASTER_PORT`, where rank 0 hosts the rendezvous.
     pub(super) fn from_env() -> Result<Self, Error> {
-        let rank = number("RANK", 1 << 20)?;
-        let nranks = number("WORLD_SIZE", 1 << 20)?;
+        let vars = Vars::of_process();
+        let rank = table::RANK.require(&vars)?;
+        let nranks = table::WORLD_SIZE.require(&vars)?;
         check_ranks(rank, nranks)?;
+        let place = place(&vars, rank, Some(nranks))?;
         let group = format!("env-{}", next(&FROM_ENV));
-        if let Ok(addr) = var("RINGCCL_RENDEZVOUS") {
+        if let Some(addr) = table::RENDEZVOUS.get(&vars)? {
             let addr = resolve("RINGCCL_RENDEZVOUS", addr)?;
-            let secret = Secret::from_hex(&var("RINGCCL_SECRET")?)?;
-            return Ok(Self { addr, secret, group, rank, nranks, server: None });
+            let secret = Secret::from_hex(&table::SECRET.require(&vars)?)?;
+            return Ok(Self { addr, secret, group, rank, nranks, place, server: None });
         }
-        let port = number("MASTER_PORT", 65535)?;
-        let addr = resolve("MASTER_ADDR", format!("{}:{port}", var("MASTER_ADDR")?))?;
+        let port = table::MASTER_PORT.require(&vars)?;
+        let addr = resolve("MASTER_ADDR", format!("{}:{port}", table::MASTER_ADDR.require(&vars)?))?;
         // The ranks share nothing but these variables, so there is no secret to prove; whoever reaches the port
         // may join, as with other libraries' MASTER_PORT. The unique id and `ringccl run` have one.
         let secret = Secret::from_bytes([0; 32]);
         let server = (rank == 0).then(|| Server::bind(addr, secret.clone())).transpose()?;
-        Ok(Self { addr, secret, group, rank, nranks, server })
+        Ok(Self { addr, secret, group, rank, nranks, place, server })
     }
 
     pub(super) fn from_id(id: &UniqueId, rank: u32, nranks: u32) -> Result<Self, Error> {
         check_ranks(rank, nranks)?;
         let (addr, secret) = (id.addr(), id.secret().clone());
-        Ok(Self { addr, secret, group: "id".into(), rank, nranks, server: None })
+        let place = place(&Vars::of_process(), rank, None)?;
+        Ok(Self { addr, secret, group: "id".into(), rank, nranks, place, server: None })
     }
 
     /// Joins the others and maps the segment.
     pub(super) fn join(self, config: &Config) -> Result<Joined, Error> {
         let mut fail = fail_point(config)?;
         let start = Instant::now();
-        let geometry = config.geometry(self.nranks);
+        let geometry = config.geometry(self.nranks)?;
         let segment_error = |cause| Error::Segment { rank: self.rank, cause };
         geometry.validate().map_err(segment_error)?;
-        let node = var("RINGCCL_NODE").unwrap_or_else(|_| "node0".into());
-        let local_rank = match number("LOCAL_RANK", 1 << 20) {
-            Err(Error::MissingSetting { .. }) => self.rank,
-            other => other?,
-        };
+        let (node, local_rank) = self.place;
         let member = Member::current(&node, local_rank)?;
         let hello = Hello { group: self.group, rank: self.rank, nranks: self.nranks, member };
         fail::at(&mut fail, fail::INIT_JOIN);
@@ -139,12 +130,26 @@ impl Bootstrap {
     }
 }
 
+/// The node of a rank: what the launcher says, or else what the cluster file says of a job of `world` ranks.
+fn place(vars: &Vars, rank: u32, world: Option<u32>) -> Result<(String, u32), Error> {
+    let local_rank = table::LOCAL_RANK.get(vars)?;
+    if let Some(node) = table::NODE.get(vars)? {
+        return Ok((node, local_rank.unwrap_or(rank)));
+    }
+    let Some((world, path)) = world.zip(table::CLUSTER_CONFIG.get(vars)?) else {
+        return Ok(("node0".into(), local_rank.unwrap_or(rank)));
+    };
+    let cluster = Cluster::load(path).map_err(Box::new)?;
+    cluster.check_world_size(world).map_err(Box::new)?;
+    Ok((cluster.node_of(rank).id().to_owned(), local_rank.unwrap_or_else(|| cluster.local_rank(rank))))
+}
+
 /// Makes a communicator's parts for ranks that all live in this process, over memory that only it has.
 pub(super) fn join_in_process(nranks: u32, config: &Config) -> Result<Vec<Joined>, Error> {
     check_ranks(0, nranks)?;
-    let geometry = config.geometry(nranks);
+    let geometry = config.geometry(nranks)?;
     let segments = Segment::in_memory(&geometry).map_err(|cause| Error::Segment { rank: 0, cause })?;
-    let node = var("RINGCCL_NODE").unwrap_or_else(|_| "node0".into());
+    let node = table::NODE.get(&Vars::of_process())?.unwrap_or_else(|| "node0".into());
     let first = Member::current(&node, 0)?;
     let members: Vec<Member> = (0..nranks).map(|local_rank| Member { local_rank, ..first.clone() }).collect();
     // As random as a job of processes: half of what a secret has.

@@ -78,18 +78,24 @@ pub(crate) fn select(call: &Call, config: &Config, limits: &Limits) -> Choice {
         // A ring's message is one n-th of the buffer.
         Algorithm::Ring => (limits.pair, bytes.div_ceil(n)),
     };
+    let may = |p: Protocol| config.protocols[p as usize];
     let fits = |p: Protocol| message <= capacity[p as usize];
     let protocol = match config.protocol {
         // A protocol without slots of this size (or a piecewise read, for two-shot) cannot be forced.
         Some(p) if capacity[p as usize] >= 64 && algorithm != Algorithm::TwoShot => p,
         Some(_) | None if algorithm == Algorithm::TwoShot => Protocol::Simple,
-        _ if message <= LL_BYTES && fits(Protocol::Ll) => Protocol::Ll,
-        _ if message <= LL128_BYTES && fits(Protocol::Ll128) => Protocol::Ll128,
-        _ => Protocol::Simple,
+        _ if may(Protocol::Ll) && message <= LL_BYTES && fits(Protocol::Ll) => Protocol::Ll,
+        _ if may(Protocol::Ll128) && message <= LL128_BYTES && fits(Protocol::Ll128) => Protocol::Ll128,
+        _ if may(Protocol::Simple) => Protocol::Simple,
+        // The longest of the lines that are left: several messages carry what one cannot.
+        _ if may(Protocol::Ll128) => Protocol::Ll128,
+        _ => Protocol::Ll,
     };
     let chunk_bytes = chunk(algorithm, protocol, bytes, n, config, capacity[protocol as usize]);
     // Below a slot per channel more channels only add messages.
-    let channels = (bytes / chunk_bytes.max(1)).clamp(1, config.channels as usize);
+    let most = config.channels.max(1) as usize;
+    let least = (config.min_channels as usize).clamp(1, most);
+    let channels = (bytes / chunk_bytes.max(1)).clamp(least, most);
     Choice { algorithm, protocol, channels: channels as u32, chunk_bytes }
 }
 

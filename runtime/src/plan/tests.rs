@@ -166,7 +166,7 @@ fn choices_fit_their_slots() {
         for (algorithm, protocol) in settings.clone() {
             for channels in [1, 4] {
                 let config = Config { algorithm, protocol, channels, ..Config::new(n) };
-                let limits = Shm::limits(&config.geometry(n));
+                let limits = Shm::limits(&config.geometry(n).unwrap());
                 for bytes in
                     (2..28).flat_map(|k| [(1usize << k) - 4, 1 << k, (1 << k) + 4]).filter(|b| *b > 0)
                 {

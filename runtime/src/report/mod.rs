@@ -6,6 +6,7 @@
 
 use crate::error::Error;
 use crate::plan::{Call, Kind};
+use crate::settings::{Vars, table};
 use coordinator_lite::Member;
 use serde::Serialize;
 use shmring::layout::MemberRecord;
@@ -204,8 +205,9 @@ fn build(segment: &Segment, members: &[Member], job: u64, communicators: u64) ->
         ("broadcast", Collective { calls: least(Word::BroadcastCalls), bytes: total(Word::BroadcastBytes) }),
         ("barrier", Collective { calls: least(Word::BarrierCalls), bytes: 0 }),
     ]);
-    let config_path = std::env::var("RINGCCL_CLUSTER_CONFIG").ok().filter(|path| !path.is_empty());
-    let file = config_path.as_ref().and_then(|path| topo::Cluster::load(Path::new(path)).ok());
+    let config_path = table::CLUSTER_CONFIG.get(&Vars::of_process()).ok().flatten();
+    let file = config_path.as_ref().and_then(|path| topo::Cluster::load(path).ok());
+    let config_path = config_path.map(|path| path.display().to_string());
     let nodes = node_entries(&ranks);
     Report {
         report_version: env!("CARGO_PKG_VERSION"),

@@ -9,13 +9,16 @@
 //! | functions of at most 70 lines | functions |
 //! | each ordering explained | orderings |
 //! | `docs/memory-model.md` lists what the code does | memory_model |
+//! | the environment is read by the settings only | environment |
+//! | `docs/settings.md` is what the table of settings gives | `settings.rs` of xtask |
 
+mod environment;
 mod functions;
 mod memory_model;
 mod orderings;
 mod text;
 
-use crate::run;
+use crate::{run, settings};
 use anyhow::{Context, Result, bail};
 use std::path::Path;
 
@@ -56,8 +59,10 @@ pub(crate) fn run() -> Result<()> {
         problems.extend(text::check(source));
         problems.extend(functions::check(source));
         problems.extend(orderings::check(source));
+        problems.extend(environment::check(source));
     }
     problems.extend(memory_model::check(&sources));
+    problems.extend(settings::check().err().map(|error| format!("{error:#}")));
     for problem in &problems {
         println!("{problem}");
     }

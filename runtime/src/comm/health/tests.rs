@@ -30,7 +30,7 @@ fn job(dir: &std::path::Path, child: &Child) -> (Segment, Segment, Health) {
         name: SegmentName::of_this_process(1),
         generation: 1,
         settings: 0,
-        geometry: config.geometry(2),
+        geometry: config.geometry(2).unwrap(),
     };
     let first = Segment::create(&spec).unwrap();
     let second = Segment::attach(&spec, 1, Duration::from_secs(5)).unwrap();

@@ -1,0 +1,300 @@
+//! Every setting, once.
+
+use super::coordinator::{Address, CoordinatorAddr};
+use super::form::{FailText, File, Fitted, Number, OneOf, Switch, Text};
+use super::nccl::{self, Protocols};
+use super::setting::{About, Describe, Group, Name, Ranks, Setting, Unset};
+use crate::config::{Bind, default_chunk};
+use crate::plan::Algorithm;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A day, in milliseconds: a longer wait is a mistake.
+const DAY_MS: u64 = 86_400_000;
+const MILLIS: Number = Number { min: 1, max: DAY_MS, step: 1 };
+const CHANNELS_RANGE: Number = Number { min: 1, max: 16, step: 1 };
+const CHUNK_RANGE: Number = Number { min: 64, max: 16 << 20, step: 64 };
+/// From eight slots of a grain to eight of the largest chunk.
+const BUFFER_RANGE: Number = Number { min: 512, max: 128 << 20, step: 512 };
+const STAGING_RANGE: Number = Number { min: 1, max: 1 << 40, step: 1 };
+/// More ranks than a communicator can hold: the number is compared with that limit where the ranks meet.
+const RANK_RANGE: Number = Number { min: 0, max: 1 << 20, step: 1 };
+
+/// Shortens the table: what most entries have in common.
+const fn about(group: Group, default: &'static str, what: &'static str, reader: &'static str) -> About {
+    About { group, default: Unset::Is(default), unit: "", what, reader, ranks: Ranks::Equal, secret: false }
+}
+
+const CONFIG: &str = "runtime/src/settings/collect.rs";
+const INIT: &str = "runtime/src/comm/init.rs";
+
+/// One line for each setting: what is to be said of it, then its variables with their forms, those that count most
+/// first, each perhaps with what is different under that name.
+macro_rules! settings {
+    ($(
+        $(#[$doc:meta])*
+        $id:ident: $t:ty = $about:expr, [$($name:literal $form:expr $(, $differs:literal)?);+ $(;)?];
+    )+) => {
+        $($(#[$doc])* pub static $id: Setting<$t> = Setting {
+            about: $about,
+            names: &[$(Name { name: $name, form: &$form, differs: concat!($($differs)?) }),+],
+        };)+
+
+        /// All settings, in the order of the page.
+        pub static ALL: &[&dyn Describe] = &[$(&$id),+];
+    };
+}
+
+settings! {
+    /// How long ranks wait for each other when a communicator is made.
+    JOIN_TIMEOUT: Duration = About { unit: "ms", ..about(Group::Communicator, "60000",
+        "how long ranks wait for each other when a communicator is made", CONFIG) },
+        ["RINGCCL_JOIN_TIMEOUT_MS" MILLIS];
+    /// How long reaching the rendezvous may take.
+    CONNECT_TIMEOUT: Duration = About { unit: "ms", ..about(Group::Communicator, "`RINGCCL_JOIN_TIMEOUT_MS`",
+        "how long a rank tries to reach the rendezvous; a part of the join time-out, so not above it", CONFIG) },
+        ["RINGCCL_CONNECT_TIMEOUT_MS" MILLIS];
+    /// How long one operation may take.
+    TIMEOUT: Duration = About { unit: "ms", ..about(Group::Communicator, "600000",
+        "how long one operation may take, waiting included", CONFIG) },
+        ["RINGCCL_TIMEOUT_MS" MILLIS];
+    /// How long leaving may take.
+    FINALIZE_TIMEOUT: Duration = About { unit: "ms", ..about(Group::Communicator, "`RINGCCL_TIMEOUT_MS`",
+        "how long `finalize` waits for the other ranks", CONFIG) },
+        ["RINGCCL_FINALIZE_TIMEOUT_MS" MILLIS];
+    /// FakeGPU's time-out of joining and of operations.
+    COORDINATOR_TIMEOUT: Duration = About { unit: "ms", ..about(Group::Communicator, "not set",
+        "FakeGPU's time-out of joining and of every operation: the default of `RINGCCL_JOIN_TIMEOUT_MS` and \
+         `RINGCCL_TIMEOUT_MS` where it is set (FakeGPU's own default, 1000, does not count)", CONFIG) },
+        ["FAKEGPU_COORDINATOR_TIMEOUT_MS" MILLIS];
+    /// Most channels of an operation.
+    CHANNELS: u32 = About { ranks: Ranks::Compared, ..about(Group::Communicator, "1",
+        "most channels of an operation; small operations use fewer", CONFIG) },
+        ["RINGCCL_CHANNELS" CHANNELS_RANGE;
+         "NCCL_MAX_NCHANNELS" Fitted(CHANNELS_RANGE), "above 16: 16"];
+    /// Least channels of an operation that has something for each.
+    MIN_CHANNELS: u32 = About { ranks: Ranks::Compared, ..about(Group::Communicator, "1",
+        "least channels of an operation that has a line of 64 bytes for each; raises the most channels where these \
+         are not set", CONFIG) },
+        ["RINGCCL_MIN_CHANNELS" CHANNELS_RANGE;
+         "NCCL_MIN_NCHANNELS" Fitted(CHANNELS_RANGE), "above 16: 16"];
+    /// The all-reduce algorithm.
+    ALGO: Algorithm = About { ranks: Ranks::Compared, ..about(Group::Communicator, "by size",
+        "the all-reduce algorithm", CONFIG) },
+        ["RINGCCL_ALGO" OneOf(&[("flat", Algorithm::Flat), ("twoshot", Algorithm::TwoShot), ("ring", Algorithm::Ring)]);
+         "NCCL_ALGO" nccl::Algo, "a list with `Ring` takes `ring`; any other list leaves the choice by size, which \
+          uses none of NCCL's algorithms"];
+    /// The message layouts that may be used.
+    PROTO: Protocols = About { ranks: Ranks::Compared, ..about(Group::Communicator, "by size",
+        "the message layout; two-shot uses Simple whatever is set", CONFIG) },
+        ["RINGCCL_PROTO" nccl::OneProtocol;
+         "NCCL_PROTO" nccl::Proto, "of several the choice is by size"];
+    /// Bytes of the largest message.
+    CHUNK_BYTES: u64 = About { unit: "bytes", ranks: Ranks::Compared,
+        default: Unset::ByRanks(|n| default_chunk(n).to_string(), "by ranks, below"),
+        ..about(Group::Communicator, "", "bytes of the largest message", CONFIG) },
+        ["RINGCCL_CHUNK_BYTES" CHUNK_RANGE;
+         "FAKEGPU_STAGING_CHUNK_BYTES" Fitted(CHUNK_RANGE), "rounded down to a multiple of 64, at least 64, at most \
+          16777216"];
+    /// Bytes of the Simple slots of one ring.
+    BUFFER_BYTES: u64 = About { unit: "bytes", ranks: Ranks::Compared, ..about(Group::Communicator, "no bound",
+        "most bytes of the Simple slots of one ring: 4 slots of a chunk, or 8 of at most 128 KiB between two ranks",
+        CONFIG) },
+        ["RINGCCL_BUFFER_BYTES" BUFFER_RANGE;
+         "NCCL_BUFFSIZE" Fitted(BUFFER_RANGE), "rounded down to a multiple of 512, at least 512"];
+    /// Bound on the shared memory of one rank's rings.
+    STAGING_MAX_BYTES: u64 = About { unit: "bytes", ranks: Ranks::Compared, ..about(Group::Communicator, "no bound",
+        "most bytes of shared memory that the rings of one rank may take, counters included; chunks shrink until they \
+         fit, and buffers of any size pass through them", CONFIG) },
+        ["RINGCCL_STAGING_MAX_BYTES" STAGING_RANGE;
+         "FAKEGPU_STAGING_MAX_BYTES" Fitted(STAGING_RANGE), "bounds the staging and refuses nothing"];
+    /// Whether payloads must go through sockets.
+    FORCE_SOCKET: bool = about(Group::Communicator, "off",
+        "payloads by socket; `on` is an error, since this version has no socket transport", CONFIG),
+        ["FAKEGPU_STAGING_FORCE_SOCKET" Switch];
+    /// Directory of segments.
+    SHM_DIR: PathBuf = about(Group::Communicator, "`/dev/shm`", "where the segment is made", CONFIG),
+        ["RINGCCL_SHM_DIR" File("a directory on a tmpfs")];
+    /// Binding to cores.
+    BIND: Bind = About { ranks: Ranks::Own, ..about(Group::Communicator, "`none`",
+        "`even` binds each rank's communicating thread to one core", CONFIG) },
+        ["RINGCCL_BIND" OneOf(&[("none", Bind::None), ("even", Bind::Even)])];
+    /// Where something is made to go wrong.
+    FAIL_POINT: String = About { ranks: Ranks::Own, ..about(Group::Communicator, "none",
+        "for tests: the point at which this rank dies or stops, and at which time of passing it; the points are in \
+         `runtime/src/fail.rs`", CONFIG) },
+        ["RINGCCL_FAIL_POINT" FailText];
+
+    /// Compute mode.
+    MODE: Mode = about(Group::Mode, "`simulate`",
+        "where buffers live; this version has `simulate` (host memory), the others are errors that say so", CONFIG),
+        ["RINGCCL_MODE" MODES; "FAKEGPU_MODE" MODES];
+    /// Communication mode.
+    DIST_MODE: DistMode = about(Group::Mode, "`simulate`",
+        "who moves data between ranks; this version has `simulate`. `disabled` refuses communicators of more than one \
+         rank; it is FakeGPU's default, which counts only when set", CONFIG),
+        ["RINGCCL_DIST_MODE" DIST_MODES; "FAKEGPU_DIST_MODE" DIST_MODES];
+
+    /// This rank.
+    RANK: u32 = About { ranks: Ranks::Own, ..about(Group::Joining, "required", "this rank, below `WORLD_SIZE`", INIT) },
+        ["RANK" RANK_RANGE];
+    /// Number of ranks.
+    WORLD_SIZE: u32 = About { ranks: Ranks::Compared, ..about(Group::Joining, "required",
+        "number of ranks, at most 1024", INIT) },
+        ["WORLD_SIZE" RANK_RANGE];
+    /// Address of the rendezvous.
+    RENDEZVOUS: String = about(Group::Joining, "not set",
+        "address of the rendezvous; where it is set, `MASTER_*` is not read", INIT),
+        ["RINGCCL_RENDEZVOUS" Text("`HOST:PORT`")];
+    /// Proof of belonging to the job.
+    SECRET: String = About { secret: true, ..about(Group::Joining, "required with the line above",
+        "proof of belonging to the job; never shown", INIT) },
+        ["RINGCCL_SECRET" Text("64 hexadecimal digits")];
+    /// Host of the rendezvous.
+    MASTER_ADDR: String = about(Group::Joining, "required otherwise",
+        "where rank 0 hosts the rendezvous, without a secret", INIT),
+        ["MASTER_ADDR" Text("a host name or address")];
+    /// Port of the rendezvous.
+    MASTER_PORT: u32 = about(Group::Joining, "required otherwise", "its port", INIT),
+        ["MASTER_PORT" Number { min: 0, max: 65535, step: 1 }];
+    /// Number of this rank on its node.
+    LOCAL_RANK: u32 = About { ranks: Ranks::Own, ..about(Group::Joining, "`RANK`",
+        "this rank's number on its node; told to the peers", INIT) },
+        ["LOCAL_RANK" RANK_RANGE];
+    /// Name of this rank's node.
+    NODE: String = About { ranks: Ranks::Own, ..about(Group::Joining, "`node0`",
+        "name of this rank's node, for the report", INIT) },
+        ["RINGCCL_NODE" Text("a name")];
+    /// Address of a coordinator.
+    COORDINATOR_ADDR: CoordinatorAddr = about(Group::Joining, "not set",
+        "address of a coordinator that runs already", INIT),
+        ["RINGCCL_COORDINATOR_ADDR" Address; "FAKEGPU_COORDINATOR_ADDR" Address];
+    /// How a coordinator is reached.
+    COORDINATOR_TRANSPORT: CoordinatorTransport = about(Group::Joining, "by the address",
+        "how the coordinator is reached; must fit the address", INIT),
+        ["RINGCCL_COORDINATOR_TRANSPORT" TRANSPORTS; "FAKEGPU_COORDINATOR_TRANSPORT" TRANSPORTS];
+
+    /// Where the report goes.
+    REPORT: PathBuf = about(Group::Output, "no report",
+        "rank 0 writes the report there in `finalize`; the directory must exist. Of several communicators of a process \
+         the last to finalize stands", CONFIG),
+        ["RINGCCL_REPORT" File("a file"); "FAKEGPU_CLUSTER_REPORT_PATH" File("a file")];
+    /// Where traces go.
+    TRACE: PathBuf = about(Group::Output, "no trace",
+        "made if only its last part is missing; each rank writes `trace-RANK.json` there in `finalize`",
+        "runtime/src/trace.rs"),
+        ["RINGCCL_TRACE" File("a directory")];
+    /// The cluster file.
+    CLUSTER_CONFIG: PathBuf = about(Group::Output, "no file",
+        "the launcher places ranks on its nodes where `--cluster` is not given, the report takes name and backend from it",
+        "runtime/src/report/mod.rs"),
+        ["RINGCCL_CLUSTER_CONFIG" File("a cluster file"); "FAKEGPU_CLUSTER_CONFIG" File("a cluster file")];
+    /// Which log lines are shown.
+    LOG: LogLevel = About { ranks: Ranks::Own, ..about(Group::Output, "`warn`",
+        "which log lines the `ringccl` command prints to stderr. A program with a `tracing` subscriber chooses by that; \
+         without one it prints by this level what there is to say of settings",
+        "cli/src/main.rs") },
+        ["RINGCCL_LOG" OneOf(&LOG_LEVELS);
+         "NCCL_DEBUG" OneOf(&NCCL_LEVELS), "`VERSION` is `warn`, `ABORT` is `info`"];
+
+    /// Devices that FakeGPU shows.
+    DEVICE_COUNT: u64 = About { ranks: Ranks::Own, ..about(Group::NoEffect, "8",
+        "devices that FakeGPU shows; this version has no devices", "nothing yet") },
+        ["FAKEGPU_DEVICE_COUNT" Number { min: 1, max: 1024, step: 1 }];
+    /// The real NCCL.
+    REAL_NCCL_PATH: PathBuf = about(Group::NoEffect, "search",
+        "the real NCCL, for the modes `proxy` and `passthrough`, which this version does not have", "nothing yet"),
+        ["FAKEGPU_REAL_NCCL_PATH" File("a library")];
+    /// Entries of the report's timeline.
+    REPORT_MAX_OPERATIONS: u64 = about(Group::NoEffect, "4096",
+        "entries of the report's timeline, which this version does not write", "nothing yet"),
+        ["FAKEGPU_CLUSTER_REPORT_MAX_OPERATIONS" Number { min: 0, max: 1 << 32, step: 1 }];
+    /// The report's Markdown twin.
+    REPORT_MARKDOWN: PathBuf = about(Group::NoEffect, "beside the report",
+        "the report as Markdown, which this version does not write", "nothing yet"),
+        ["FAKEGPU_CLUSTER_REPORT_MARKDOWN_PATH" File("a file, or `0`, `off`, `none`")];
+}
+
+/// Names that begin like ours and belong to scripts of this project.
+pub(super) const OF_SCRIPTS: [&str; 1] = ["RINGCCL_BIN"];
+
+/// Where buffers live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// In host memory.
+    Simulate,
+    /// On real GPUs, staged through host memory.
+    Hybrid,
+    /// As without us.
+    Passthrough,
+}
+
+const MODES: OneOf<Mode> =
+    OneOf(&[("simulate", Mode::Simulate), ("hybrid", Mode::Hybrid), ("passthrough", Mode::Passthrough)]);
+
+/// Who moves data between ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DistMode {
+    /// Nobody.
+    Disabled,
+    /// RingCCL.
+    Simulate,
+    /// Real NCCL, watched by RingCCL.
+    Proxy,
+    /// Real NCCL alone.
+    Passthrough,
+}
+
+const DIST_MODES: OneOf<DistMode> = OneOf(&[
+    ("disabled", DistMode::Disabled),
+    ("simulate", DistMode::Simulate),
+    ("proxy", DistMode::Proxy),
+    ("passthrough", DistMode::Passthrough),
+]);
+
+/// How a coordinator is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CoordinatorTransport {
+    /// By a host and a port.
+    Tcp,
+    /// By a socket in the file system.
+    Unix,
+}
+
+const TRANSPORTS: OneOf<CoordinatorTransport> =
+    OneOf(&[("tcp", CoordinatorTransport::Tcp), ("unix", CoordinatorTransport::Unix)]);
+
+/// Which log lines are shown: those of this level and of the levels before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LogLevel {
+    /// None.
+    Off,
+    /// What has failed.
+    Error,
+    /// What may be wrong.
+    Warn,
+    /// What happens.
+    Info,
+    /// Why.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+const LOG_LEVELS: [(&str, LogLevel); 6] = [
+    ("off", LogLevel::Off),
+    ("error", LogLevel::Error),
+    ("warn", LogLevel::Warn),
+    ("info", LogLevel::Info),
+    ("debug", LogLevel::Debug),
+    ("trace", LogLevel::Trace),
+];
+
+const NCCL_LEVELS: [(&str, LogLevel); 6] = [
+    ("NONE", LogLevel::Off),
+    ("VERSION", LogLevel::Warn),
+    ("WARN", LogLevel::Warn),
+    ("INFO", LogLevel::Info),
+    ("ABORT", LogLevel::Info),
+    ("TRACE", LogLevel::Trace),
+];
