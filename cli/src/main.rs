@@ -1,5 +1,6 @@
 //! The `ringccl` command: one file per subcommand, and what they share.
 
+mod coordinator;
 mod launch;
 mod perf;
 mod run;
@@ -22,6 +23,8 @@ enum Command {
     Run(run::Args),
     /// Time and check a collective over a range of sizes
     Perf(perf::Args),
+    /// Be the place where ranks meet, or ask the one that is
+    Coordinator(coordinator::Args),
     /// Watch over the ranks of a job (started by `run`, not by hand)
     #[command(name = launch::KEEPER, hide = true)]
     Keeper(launch::KeeperArgs),
@@ -33,6 +36,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Run(args) => run::main(args),
         Command::Perf(args) => perf::main(args),
+        Command::Coordinator(args) => coordinator::main(args),
         Command::Keeper(args) => launch::keeper_main(args),
     };
     result.unwrap_or_else(|error| {

@@ -96,7 +96,7 @@ pub(crate) fn place(ranks: u32, cluster: Option<&Cluster>) -> Vec<Rank> {
 }
 
 /// A duration in seconds, with or without a fraction.
-fn seconds(text: &str) -> Result<Duration, String> {
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse::<f64>().ok().filter(|s| (0.0..=86_400.0).contains(s));
     let seconds = seconds.ok_or("seconds are a number from 0 to 86400, such as 2 or 0.5")?;
     Ok(Duration::from_secs_f64(seconds))

@@ -5,7 +5,7 @@
 //!   4..6   wire version, little endian
 //!   6..8   zero
 //!   8..12  bytes of the body, little endian
-//!  12..    body: JSON of a [`Request`] or a [`Reply`]
+//!  12..    body: JSON of a [`Request`](crate::messages::Request) or a [`Reply`](crate::messages::Reply)
 //! ```
 //!
 //! The header never changes between versions, so that builds that do not match can say so.
@@ -14,42 +14,16 @@ use std::io::{self, ErrorKind, Read, Write};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize as SerializeDerive};
-
-use crate::{Hello, Refusal, Secret, Welcome};
 
 /// Version of the messages in this file; raised with every change of their meaning.
-pub const VERSION: u16 = 1;
-/// Largest body of a request in bytes; a hello is about 400.
-pub const REQUEST_BYTES_MAX: u32 = 2048;
-/// Largest body of a reply in bytes: a welcome of [`crate::state::RANKS_MAX`] of the largest hellos.
+pub const VERSION: u16 = 2;
+/// Largest body of a request in bytes; an init is about 400.
+pub const REQUEST_BYTES_MAX: u32 = 4096;
+/// Largest body of a reply in bytes: a welcome of [`crate::state::RANKS_MAX`] of the largest members.
 pub const REPLY_BYTES_MAX: u32 = (crate::state::RANKS_MAX + 32) * REQUEST_BYTES_MAX;
 
 const MAGIC: [u8; 4] = *b"RCRV";
 const HEADER_BYTES: usize = 12;
-
-/// What a rank sends.
-#[derive(Clone, Debug, PartialEq, Eq, SerializeDerive, Deserialize)]
-pub enum Request {
-    /// Asks to join a group.
-    Hello {
-        /// Proof of belonging to the job.
-        secret: Secret,
-        /// How long the rank waits, in milliseconds.
-        wait_ms: u64,
-        /// The group and the caller.
-        hello: Hello,
-    },
-}
-
-/// What the coordinator answers.
-#[derive(Clone, Debug, PartialEq, Eq, SerializeDerive, Deserialize)]
-pub enum Reply {
-    /// The group is complete.
-    Welcome(Welcome),
-    /// The group will not become complete, or not with this rank.
-    Refused(Refusal),
-}
 
 /// What can be wrong with the bytes of a peer.
 #[derive(Debug, thiserror::Error)]
@@ -83,6 +57,9 @@ pub enum WireError {
         /// Largest size.
         limit: u32,
     },
+    /// A message of ours that does not belong here.
+    #[error("a message came out of turn")]
+    OutOfTurn,
     /// The body is not the expected JSON.
     #[error("a message cannot be read: {0}")]
     Json(#[from] serde_json::Error),
@@ -120,7 +97,7 @@ pub fn write_message<T: Serialize>(
     Ok(())
 }
 
-/// Collects the bytes of one message, however they are cut.
+/// Collects the bytes of messages, one after the other, however they are cut.
 #[derive(Debug)]
 pub struct Reader {
     buffer: Vec<u8>,
@@ -128,9 +105,14 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// A reader of one message with a body of at most `limit` bytes.
+    /// A reader of messages with a body of at most `limit` bytes each.
     pub fn new(limit: u32) -> Self {
         Self { buffer: Vec::new(), limit }
+    }
+
+    /// A reader that begins with a byte that was read already.
+    pub(crate) fn begun_with(byte: u8, limit: u32) -> Self {
+        Self { buffer: vec![byte], limit }
     }
 
     /// Reads until the message is whole (`Some`) or the source has no more for now (`None`).
@@ -146,7 +128,10 @@ impl Reader {
             let wanted = match self.header()? {
                 None => HEADER_BYTES,
                 Some(body) if self.buffer.len() == HEADER_BYTES + body => {
-                    return Ok(Some(serde_json::from_slice(&self.buffer[HEADER_BYTES..])?));
+                    let message = serde_json::from_slice(&self.buffer[HEADER_BYTES..])?;
+                    // A large welcome must not stay allocated for the rest of a session.
+                    self.buffer = Vec::new();
+                    return Ok(Some(message));
                 }
                 Some(body) => HEADER_BYTES + body,
             };
@@ -192,17 +177,14 @@ impl Reader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::RankList;
+    use crate::messages::{Reply, Request};
+    use crate::{RankList, Refusal};
     use proptest::prelude::*;
 
     fn sample() -> Reply {
-        Reply::Refused(Refusal::Timeout {
-            group: "world".into(),
-            rank: 1,
-            waited_ms: 20,
-            nranks: 9,
-            missing: RankList::from_iter([2, 3, 8]),
-        })
+        let missing = RankList::from_iter([2, 3, 8]);
+        let refusal = Refusal::Timeout { group: "world".into(), rank: 1, waited_ms: 20, nranks: 9, missing };
+        Reply::Refused { comm: None, refusal }
     }
 
     /// Gives one byte at a time and says "not now" before each.
