@@ -121,7 +121,7 @@ pub fn shutdown(endpoint: &Endpoint, key: &Key, within: Duration) -> Result<(), 
 fn ask(endpoint: &Endpoint, key: &Key, request: &Request, within: Duration) -> Result<Reply, Error> {
     let (started, until) = (Instant::now(), Instant::now() + within);
     let stream = connect_once(endpoint, within)?;
-    let mut wire = Wire { endpoint, stream, reader: Reader::new(REPLY_BYTES_MAX), started };
+    let mut wire = Wire::new(endpoint, stream, started);
     match key {
         Key::Secret(_) => {
             let proof = wire.introduce(key, until)?;
@@ -130,6 +130,7 @@ fn ask(endpoint: &Endpoint, key: &Key, request: &Request, within: Duration) -> R
         // The user id is enough for an operator; there is nothing to prove.
         Key::SameUser => {
             wire.check_listener()?;
+            wire.reader = Reader::new(REPLY_BYTES_MAX);
             wire.send(&[request], until)?;
         }
     }
@@ -173,7 +174,7 @@ pub(crate) fn reach<'a>(
         let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
         let error = match Stream::connect(endpoint, left) {
             Ok(stream) => {
-                let mut wire = Wire { endpoint, stream, reader: Reader::new(REPLY_BYTES_MAX), started };
+                let mut wire = Wire::new(endpoint, stream, started);
                 match wire.introduce(key, until) {
                     Ok(proof) => return Ok((wire, proof)),
                     Err(error @ Error::Lost { .. }) if lost < LOST_MAX => {
@@ -193,7 +194,12 @@ pub(crate) fn reach<'a>(
     }
 }
 
-impl Wire<'_> {
+impl<'a> Wire<'a> {
+    /// Before its proof a coordinator may say little.
+    fn new(endpoint: &'a Endpoint, stream: Stream, started: Instant) -> Self {
+        Self { endpoint, stream, reader: Reader::new(REQUEST_BYTES_MAX), started }
+    }
+
     fn lost(&self, cause: io::Error) -> Error {
         Error::Lost { endpoint: self.endpoint.clone(), cause }
     }
@@ -218,6 +224,7 @@ impl Wire<'_> {
             Reply::Refused { refusal, .. } => return Err(refusal.into()),
             _ => return Err(out_of_turn(self.endpoint)),
         };
+        self.reader = Reader::new(REPLY_BYTES_MAX);
         let Key::Secret(secret) = key else { return Ok(None) };
         let talk = Talk { rank: nonce, coordinator: theirs };
         if !proof.is_some_and(|proof| talk.holds(secret, Side::Coordinator, &proof)) {

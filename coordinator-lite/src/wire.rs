@@ -230,6 +230,18 @@ mod tests {
     }
 
     #[test]
+    fn messages_follow_each_other() {
+        // One reader takes several messages, and does not keep the room of a large one.
+        let mut frames = encode(&sample(), REPLY_BYTES_MAX).unwrap();
+        frames.extend(encode(&Reply::Stopping, REPLY_BYTES_MAX).unwrap());
+        let (mut reader, mut source) = (Reader::new(REPLY_BYTES_MAX), frames.as_slice());
+        assert_eq!(reader.poll::<Reply>(&mut source).unwrap(), Some(sample()));
+        assert_eq!(reader.buffer.capacity(), 0);
+        assert_eq!(reader.poll::<Reply>(&mut source).unwrap(), Some(Reply::Stopping));
+        assert!(matches!(reader.poll::<Reply>(&mut source).unwrap_err(), WireError::Closed { got: 0 }));
+    }
+
+    #[test]
     fn headers_are_checked_before_bodies() {
         // 4 GiB are refused by the header alone, as are other versions, marks and reserved bits.
         let header = |version: u16, reserved: u16, length: u32| {
@@ -265,6 +277,31 @@ mod tests {
             frame[at] ^= flip;
             frame.truncate(cut.max(1));
             let _ = Reader::new(REPLY_BYTES_MAX).poll::<Reply>(&mut frame.as_slice());
+        }
+
+        #[test]
+        fn buffers_grow_with_what_arrives_only(
+            head in proptest::collection::vec(any::<u8>(), 0..16),
+            valid in 0usize..13,
+            claim in any::<u32>(),
+            body in proptest::collection::vec(any::<u8>(), 0..20_000),
+            limit in 0u32..16_384,
+        ) {
+            // Whatever is claimed: no panic, and never more room than the bound or twice what has come.
+            let mut frame = MAGIC.to_vec();
+            frame.extend(VERSION.to_le_bytes());
+            frame.extend([0, 0]);
+            frame.extend(claim.to_le_bytes());
+            frame.truncate(valid);
+            frame.extend(head);
+            frame.extend(body);
+            let mut reader = Reader::new(limit);
+            let mut source = frame.as_slice();
+            while let Ok(Some(_)) = reader.poll::<Request>(&mut source) {}
+            let room = HEADER_BYTES + limit as usize;
+            prop_assert!(reader.buffer.len() <= room);
+            prop_assert!(reader.buffer.capacity() <= 2 * room.max(HEADER_BYTES));
+            prop_assert!(reader.buffer.capacity() <= 2 * frame.len().max(HEADER_BYTES));
         }
 
         #[test]

@@ -31,8 +31,9 @@ pub(super) const END_WITHIN: Duration = Duration::from_secs(5);
 pub(super) const IDLE_MAX: Duration = Duration::from_secs(10);
 /// Pause in accepting when descriptors ran out and no stranger could be given up.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// Connections accepted before others are served again.
-const ACCEPTS_AT_ONCE: usize = 256;
+/// Connections accepted before others are served again; far below [`UNPROVED_MAX`], so that a rank that has just
+/// come is served several times before a flood can push it out.
+const ACCEPTS_AT_ONCE: usize = 64;
 /// Events taken from the kernel at once.
 const EVENTS_AT_ONCE: usize = 1024;
 
@@ -99,8 +100,10 @@ impl Loop {
 
     pub(super) fn run(mut self) {
         while !self.stopping && self.turn() {}
-        // The handle learns that this thread has ended from the end of its stream.
-        drop(self.stopped);
+        // The handle learns that this thread has ended from the end of its stream; by then the socket is gone.
+        let Self { listener, stopped, .. } = self;
+        drop(listener);
+        drop(stopped);
     }
 
     /// Serves what is ready, or waits for it; `false` when the server is dropped.
@@ -331,7 +334,9 @@ impl Loop {
         }
     }
 
+    /// Logs a line about a peer, which may quote it.
     pub(super) fn warn(&mut self, now: Instant, line: &str) {
+        let line: String = line.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
         match self.log.next(now) {
             Line::Write => tracing::warn!("{line}"),
             Line::WriteAfter(omitted) => tracing::warn!("{line} (and {omitted} lines like it before)"),

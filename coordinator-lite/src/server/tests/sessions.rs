@@ -140,21 +140,56 @@ fn a_rank_that_is_still_in_use_is_not_given_away() {
 
 #[test]
 fn a_member_that_does_not_read_costs_the_others_nothing() {
-    // 300 answers and a notice wait for it in order, while another group joins.
+    // 300 answers and a notice wait for it, while another group joins; none is lost.
     let server = server();
     let mut deaf = silent_member(&server, hello(0, 2));
-    let other = silent_member(&server, hello(1, 2));
+    let mut other = silent_member(&server, hello(1, 2));
+    assert!(matches!(hear(&mut other), Reply::Welcome(_)));
     for _ in 0..300 {
         say(&mut deaf, &Request::Destroy { comm: crate::CommId(u64::MAX) });
     }
     drop(other);
-    super::strangers::assert_works_as(&server, "another");
+    let id = server.unique_id();
+    let another = Hello { group: "another".into(), ..hello(0, 1) };
+    assert!(join(id.addr(), id.secret(), another, WAIT).is_ok());
     assert!(matches!(hear(&mut deaf), Reply::Welcome(_)));
-    for _ in 0..300 {
-        assert!(matches!(
-            hear(&mut deaf),
-            Reply::Refused { refusal: Refusal::UnknownCommunicator { .. }, .. }
-        ));
+    let (mut refused, mut gone) = (0, 0);
+    for _ in 0..301 {
+        match hear(&mut deaf) {
+            Reply::Refused { refusal: Refusal::UnknownCommunicator { .. }, .. } => refused += 1,
+            Reply::PeersGone { .. } => gone += 1,
+            other => panic!("{other:?}"),
+        }
     }
-    assert!(matches!(hear(&mut deaf), Reply::PeersGone { .. }));
+    assert_eq!((refused, gone), (300, 1));
+}
+
+#[test]
+fn sessions_may_be_used_from_several_threads() {
+    // A communicator's health check and its abort come from different threads.
+    fn is_shared<T: Send + Sync>() {}
+    is_shared::<Session>();
+}
+
+#[test]
+#[ignore = "a measurement: cargo test -p coordinator-lite --release -- --ignored --nocapture four_thousand"]
+fn four_thousand_ranks_join() {
+    // Prints the time from the first connection to the last welcome, and of the news of a death.
+    let server = server();
+    let ranks = 4096;
+    let started = Instant::now();
+    let join = |rank| {
+        let (endpoint, secret) = (server.endpoint().clone(), server.unique_id().secret().clone());
+        let hello = hello(rank, ranks);
+        let deadlines = Deadlines { connect: 6 * WAIT, join: 6 * WAIT };
+        let body = move || Session::join(&endpoint, secret, hello, deadlines).unwrap().0;
+        thread::Builder::new().stack_size(256 * 1024).spawn(body).unwrap()
+    };
+    let threads: Vec<_> = (0..ranks).map(join).collect();
+    let mut sessions: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+    println!("{ranks} ranks joined in {:?}", started.elapsed());
+    let started = Instant::now();
+    drop(sessions.pop());
+    sessions.iter().for_each(|session| assert!(matches!(notices(session)[..], [Notice::PeerGone { .. }])));
+    println!("all told of a death within {:?}", started.elapsed());
 }

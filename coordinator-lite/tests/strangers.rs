@@ -1,13 +1,31 @@
 //! Floods and half-open talks: members stay, memory is bounded, new ranks get in.
 
-use std::sync::mpsc;
+use std::collections::VecDeque;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use super::event_loop::UNPROVED_MAX;
-use super::*;
-use crate::status;
+use coordinator_lite::messages::Request;
+use coordinator_lite::{Deadlines, Hello, Member, Nonce, Proof, Secret, Server, Session, status, wire};
 
-/// Memory that a flood may cost, in KiB: two sockets' bookkeeping for each end, which live in this process.
-const GROWTH_KIB_MAX: u64 = 32 * 1024;
+const WAIT: Duration = Duration::from_secs(20);
+/// Connections without a proof that the coordinator keeps.
+const UNPROVED_MAX: u64 = 512;
+/// Memory that a flood may cost, in KiB, the flooding side's own included, which lives in this process.
+const GROWTH_KIB_MAX: u64 = 8 * 1024;
+
+/// Memory is the whole process's, so the tests of this file take turns.
+static TURN: Mutex<()> = Mutex::new(());
+
+fn turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn server() -> Server {
+    Server::bind("127.0.0.1:0".parse().unwrap(), Secret::from_bytes([7; 32])).unwrap()
+}
 
 /// Resident memory of this process in KiB.
 fn resident_kib() -> u64 {
@@ -24,27 +42,45 @@ fn descriptors() -> usize {
 }
 
 fn named(group: &str, rank: u32, nranks: u32) -> Hello {
-    Hello { group: group.into(), ..hello(rank, nranks) }
+    Hello { group: group.into(), rank, nranks, member: Member::current("node0", rank).unwrap() }
+}
+
+fn deadlines() -> Deadlines {
+    Deadlines { connect: WAIT, join: WAIT }
+}
+
+/// A member that must not be disturbed.
+fn member(server: &Server) -> Session {
+    let secret = server.unique_id().secret().clone();
+    Session::join(server.endpoint(), secret, named("member", 0, 1), deadlines()).unwrap().0
 }
 
 /// Two ranks join, and say how long it took.
 fn join_pair(server: &Server, group: &str) -> Duration {
     let started = Instant::now();
-    let threads: Vec<_> = (0..2).map(|rank| join_thread(server, named(group, rank, 2), WAIT)).collect();
-    threads.into_iter().for_each(|thread| assert!(thread.join().unwrap().is_ok()));
+    thread::scope(|scope| {
+        let join = |rank| {
+            let secret = server.unique_id().secret().clone();
+            Session::join(server.endpoint(), secret, named(group, rank, 2), deadlines()).unwrap().0.destroy();
+        };
+        (0..2).for_each(|rank| drop(scope.spawn(move || join(rank))));
+    });
     started.elapsed()
 }
 
-pub(super) fn assert_works_as(server: &Server, group: &str) {
-    join_pair(server, group);
+/// Everything that the server sends until it closes.
+fn read_all(mut stream: TcpStream) -> Vec<u8> {
+    stream.set_read_timeout(Some(WAIT)).unwrap();
+    let mut bytes = Vec::new();
+    // A reset after the answer counts as closed.
+    let _ = stream.read_to_end(&mut bytes);
+    bytes
 }
 
 /// Runs `flood` on a thread, over and over, while members work and new ranks join; returns how often it ran.
 fn under(flood: impl Fn(SocketAddr) + Send + 'static, joins: usize) -> u64 {
-    let server = server();
-    let deadlines = Deadlines { connect: WAIT, join: WAIT };
-    let secret = server.unique_id().secret().clone();
-    let member = Session::join(server.endpoint(), &secret, named("member", 0, 1), deadlines).unwrap().0;
+    let (_turn, server) = (turn(), server());
+    let (member, secret) = (member(&server), server.unique_id().secret().clone());
     let (addr, before) = (server.local_addr(), resident_kib());
     let (stop, stopped) = mpsc::channel::<()>();
     let flooding = thread::spawn(move || {
@@ -63,7 +99,7 @@ fn under(flood: impl Fn(SocketAddr) + Send + 'static, joins: usize) -> u64 {
     println!("{times} floods; slowest join {slowest:?}; memory +{growth} KiB; unproved {}", seen.unproved);
     assert!(slowest < Duration::from_secs(1), "{slowest:?}");
     assert!(growth < GROWTH_KIB_MAX, "{growth} KiB");
-    assert!(seen.unproved <= UNPROVED_MAX as u64, "{seen:?}");
+    assert!(seen.unproved <= UNPROVED_MAX, "{seen:?}");
     assert_eq!(seen.communicators.iter().filter(|c| c.group == "member" && c.active == 1).count(), 1);
     assert!(member.poll().is_empty(), "the member was not disturbed");
     member.destroy();
@@ -72,15 +108,13 @@ fn under(flood: impl Fn(SocketAddr) + Send + 'static, joins: usize) -> u64 {
 
 #[test]
 fn ten_thousand_connections_at_once_push_out_each_other_only() {
-    // As many as descriptors allow (each costs two in this process), then more in turn, 10,000 in all: the
-    // member stays, ranks join within 1 s, and no more than the bound is kept.
-    let server = server();
-    let deadlines = Deadlines { connect: WAIT, join: WAIT };
-    let secret = server.unique_id().secret().clone();
-    let member = Session::join(server.endpoint(), &secret, named("member", 0, 1), deadlines).unwrap().0;
+    // As many as descriptors allow, then more in turn, 10,000 in all: the member stays, ranks join within 1 s,
+    // and no more than the bound is kept.
+    let (_turn, server) = (turn(), server());
+    let (member, secret) = (member(&server), server.unique_id().secret().clone());
     let before = resident_kib();
     let room = (descriptors() / 2).saturating_sub(200).min(9_000);
-    let mut held = std::collections::VecDeque::new();
+    let mut held = VecDeque::new();
     let mut slowest = Duration::ZERO;
     for i in 0..10_000 {
         held.push_back(TcpStream::connect(server.local_addr()).unwrap());
@@ -100,7 +134,7 @@ fn ten_thousand_connections_at_once_push_out_each_other_only() {
     );
     assert!(slowest < Duration::from_secs(1), "{slowest:?}");
     assert!(growth < GROWTH_KIB_MAX, "{growth} KiB");
-    assert!(seen.unproved <= UNPROVED_MAX as u64 && seen.connections <= 2 + UNPROVED_MAX as u64, "{seen:?}");
+    assert!(seen.unproved <= UNPROVED_MAX && seen.connections <= 2 + UNPROVED_MAX, "{seen:?}");
     assert!(member.poll().is_empty());
     drop(held);
     member.destroy();
@@ -137,10 +171,9 @@ fn wrong_secrets_and_stolen_proofs_delay_nobody() {
     // Hellos with made-up proofs, and inits without any.
     let flood = |addr| {
         let Ok(mut stream) = TcpStream::connect(addr) else { return };
-        let nonce = Nonce([3; 32]);
-        let _ = stream.set_read_timeout(Some(WAIT));
-        let talk = Talk { rank: nonce, coordinator: nonce };
-        let proof = talk.prove(&Secret::from_bytes([8; 32]), Side::Rank);
+        let hex = format!("\"{}\"", "03".repeat(32));
+        let nonce: Nonce = serde_json::from_str(&hex).unwrap();
+        let proof: Proof = serde_json::from_str(&hex).unwrap();
         for request in [
             Request::Hello { nonce, same_user: false },
             Request::Prove { proof },
@@ -157,7 +190,7 @@ fn wrong_secrets_and_stolen_proofs_delay_nobody() {
 #[test]
 fn slow_drips_are_pushed_out_and_delay_nobody() {
     // 100 more half-open talks each time, of which some get one byte more: they stay until newer ones come.
-    let held = std::sync::Mutex::new(std::collections::VecDeque::new());
+    let held = Mutex::new(VecDeque::new());
     let flood = move |addr| {
         let mut held = held.lock().unwrap();
         for i in 0..100usize {
