@@ -39,10 +39,12 @@ type Heard = BTreeMap<u64, Vec<String>>;
 /// Flat lists and full scans: nothing here is shared with the code under test.
 #[derive(Default)]
 struct Model {
-    /// (group, nranks, members by rank) of groups that wait.
-    forming: Vec<(u8, u32, Vec<(u32, u64)>)>,
+    forming: Vec<ModelGroup>,
     comms: Vec<ModelComm>,
 }
+
+/// A group that waits: name, number of ranks, (rank, connection) of those that are here.
+type ModelGroup = (u8, u32, Vec<(u32, u64)>);
 
 struct ModelComm {
     name: Option<u8>,
