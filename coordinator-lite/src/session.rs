@@ -127,8 +127,7 @@ impl Session {
 
     /// The notices that have come since the last call; never blocks.
     pub fn poll(&self) -> Vec<Notice> {
-        let mut inbox = self.link.lock();
-        inbox.pump(&self.link.stream);
+        let mut inbox = self.link.pump();
         inbox.boxes.get_mut(&self.comm).map_or_else(Vec::new, |mail| mail.notices.drain(..).collect())
     }
 
@@ -191,18 +190,22 @@ impl Session {
     fn answer(&self, started: Instant, within: Duration) -> Result<Reply, Error> {
         let until = started + within;
         loop {
-            {
-                let mut inbox = self.link.lock();
-                inbox.pump(&self.link.stream);
-                if let Some(reply) = inbox.boxes.get_mut(&self.comm).and_then(|mail| mail.replies.pop_front())
-                {
+            let now = Instant::now();
+            let mut inbox = self.link.pump();
+            let is_gone = inbox.is_gone;
+            if let Some(mail) = inbox.boxes.get_mut(&self.comm) {
+                if let Some(reply) = mail.reply.take() {
                     return Ok(reply);
                 }
-                if inbox.is_gone {
-                    return Err(Error::CoordinatorGone);
+                if now >= until && !is_gone {
+                    // It may still come, and is then no answer to the next question.
+                    mail.unanswered += 1;
                 }
             }
-            let now = Instant::now();
+            drop(inbox);
+            if is_gone {
+                return Err(Error::CoordinatorGone);
+            }
             if now >= until {
                 return Err(Error::NoAnswer { waited: started.elapsed() });
             }
@@ -258,6 +261,8 @@ struct Link {
 struct Inbox {
     reader: Reader,
     boxes: HashMap<CommId, Mail>,
+    /// Children whose parent no longer waited for them: nobody has a handle on them.
+    orphans: Vec<CommId>,
     is_gone: bool,
 }
 
@@ -265,19 +270,34 @@ struct Inbox {
 #[derive(Default)]
 struct Mail {
     notices: VecDeque<Notice>,
-    replies: VecDeque<Reply>,
+    /// The answer to the one request that is under way.
+    reply: Option<Reply>,
+    /// Splits that were given up before their answer came.
+    unanswered: u32,
 }
 
 impl Link {
     fn new(endpoint: Endpoint, stream: Stream, reader: Reader, comm: CommId) -> Self {
         let boxes = HashMap::from([(comm, Mail::default())]);
-        let inbox = Mutex::new(Inbox { reader, boxes, is_gone: false });
+        let inbox = Mutex::new(Inbox { reader, boxes, orphans: Vec::new(), is_gone: false });
         Self { endpoint, stream, inbox, writing: Mutex::new(()) }
     }
 
     /// No code that holds the lock panics; if it did, what it left would still be whole messages.
     fn lock(&self) -> MutexGuard<'_, Inbox> {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes all that has come off the connection; never blocks.
+    fn pump(&self) -> MutexGuard<'_, Inbox> {
+        let mut inbox = self.lock();
+        inbox.pump(&self.stream);
+        if !inbox.orphans.is_empty() {
+            for comm in std::mem::take(&mut inbox.orphans) {
+                let _ = self.send(&Request::Leave { comm });
+            }
+        }
+        inbox
     }
 
     fn send(&self, request: &Request) -> Result<(), Error> {
@@ -315,12 +335,16 @@ impl Inbox {
             Reply::Aborted { comm, by, reason } => self.note(comm, Notice::Aborted { by, reason }),
             Reply::Split { parent, ref child } => {
                 // News of the child may follow before anybody has a handle on it.
-                if let Some(child) = child {
-                    self.boxes.entry(child.welcome.comm).or_default();
+                let child = child.as_ref().map(|child| child.welcome.comm);
+                if self.reply(parent, reply) {
+                    self.boxes.extend(child.map(|comm| (comm, Mail::default())));
+                } else {
+                    self.orphans.extend(child);
                 }
-                self.reply(parent, reply);
             }
-            Reply::Destroyed { comm } | Reply::Refused { comm: Some(comm), .. } => self.reply(comm, reply),
+            Reply::Destroyed { comm } | Reply::Refused { comm: Some(comm), .. } => {
+                self.reply(comm, reply);
+            }
             // Not about a communicator of ours.
             Reply::Challenge { .. }
             | Reply::Welcome(_)
@@ -337,10 +361,56 @@ impl Inbox {
         }
     }
 
-    fn reply(&mut self, comm: CommId, reply: Reply) {
-        // One request at a time is under way; the answer to one that was given up may be left over.
-        if let Some(mail) = self.boxes.get_mut(&comm).filter(|mail| mail.replies.len() < 2) {
-            mail.replies.push_back(reply);
+    /// Keeps an answer for whoever waits for it; `false` if nobody does.
+    fn reply(&mut self, comm: CommId, reply: Reply) -> bool {
+        let Some(mail) = self.boxes.get_mut(&comm) else { return false };
+        if mail.unanswered > 0 && !matches!(reply, Reply::Destroyed { .. }) {
+            mail.unanswered -= 1;
+            return false;
         }
+        mail.reply = Some(reply);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Member, Refusal};
+
+    fn inbox() -> Inbox {
+        let boxes = HashMap::from([(CommId(1), Mail::default())]);
+        Inbox { reader: Reader::new(REQUEST_BYTES_MAX), boxes, orphans: Vec::new(), is_gone: false }
+    }
+
+    fn child(comm: u64) -> Reply {
+        let member = Member::current("n0", 0).unwrap();
+        let welcome =
+            Welcome { comm: CommId(comm), group: "w#2".into(), job: "0".into(), members: vec![member] };
+        Reply::Split { parent: CommId(1), child: Some(Child { welcome, parent_ranks: vec![0] }) }
+    }
+
+    #[test]
+    fn an_answer_that_comes_too_late_is_not_taken_for_the_next() {
+        // A child that nobody waits for any more is to be left; the next answer counts again.
+        let mut inbox = inbox();
+        inbox.boxes.get_mut(&CommId(1)).unwrap().unanswered = 1;
+        inbox.sort(child(2));
+        assert_eq!((inbox.orphans.as_slice(), inbox.boxes.len()), ([CommId(2)].as_slice(), 1));
+        assert!(inbox.boxes[&CommId(1)].reply.is_none());
+        inbox.sort(child(3));
+        assert!(inbox.boxes[&CommId(1)].reply.is_some() && inbox.boxes.contains_key(&CommId(3)));
+    }
+
+    #[test]
+    fn what_is_about_no_communicator_of_ours_is_dropped() {
+        // A coordinator cannot make a rank keep what nobody will fetch.
+        let mut inbox = inbox();
+        let (comm, refusal) = (Some(CommId(9)), Refusal::NotProved);
+        inbox.sort(Reply::Refused { comm, refusal });
+        inbox.sort(Reply::Aborted { comm: CommId(9), by: 0, reason: String::new() });
+        let gone = vec![crate::messages::Gone { rank: 0, pid: 1 }; 2 * NOTICES_MAX];
+        inbox.sort(Reply::PeersGone { comm: CommId(1), gone });
+        assert_eq!((inbox.boxes.len(), inbox.boxes[&CommId(1)].notices.len()), (1, NOTICES_MAX));
     }
 }
