@@ -177,7 +177,7 @@ fn wrong_secrets_and_stolen_proofs_delay_nobody() {
         for request in [
             Request::Hello { nonce, same_user: false },
             Request::Prove { proof },
-            Request::Init { wait_ms: 1, hello: named("member", 0, 1) },
+            Request::Init { wait_ms: 1, hello: named("stranger", 0, 1) },
         ] {
             let _ = wire::write_message(&mut stream, &request, wire::REQUEST_BYTES_MAX);
         }
