@@ -282,9 +282,12 @@ mod tests {
         #[test]
         fn buffers_grow_with_what_arrives_only(
             head in proptest::collection::vec(any::<u8>(), 0..16),
-            valid in 0usize..13,
-            claim in any::<u32>(),
-            body in proptest::collection::vec(any::<u8>(), 0..20_000),
+            valid in prop_oneof![2 => Just(HEADER_BYTES), 1 => 0..HEADER_BYTES],
+            claim in prop_oneof![2 => 0u32..16_384, 1 => any::<u32>()],
+            body in prop_oneof![
+                proptest::collection::vec(any::<u8>(), 0..64),
+                proptest::collection::vec(any::<u8>(), 0..20_000),
+            ],
             limit in 0u32..16_384,
         ) {
             // Whatever is claimed: no panic, and never more room than the bound or twice what has come.
