@@ -1,5 +1,6 @@
 //! The `ringccl` command: one file per subcommand, and what they share.
 
+mod coordinator;
 mod doctor;
 mod launch;
 mod perf;
@@ -31,6 +32,8 @@ enum Command {
     Topo(topo::Args),
     /// Show every setting and where it comes from, the machine, what will be used and what to fix
     Doctor(doctor::Args),
+    /// Be the place where ranks meet, or ask the one that is
+    Coordinator(coordinator::Args),
     /// Watch over the ranks of a job (started by `run`, not by hand)
     #[command(name = launch::KEEPER, hide = true)]
     Keeper(launch::KeeperArgs),
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::main(args),
         Command::Perf(args) => perf::main(args),
         Command::Topo(args) => topo::main(args),
+        Command::Coordinator(args) => coordinator::main(args),
         Command::Keeper(args) => launch::keeper_main(args),
     };
     result.unwrap_or_else(|error| {

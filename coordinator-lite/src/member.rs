@@ -1,5 +1,6 @@
 //! What ranks say about themselves, and what they get to know about each other.
 
+use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::process;
@@ -55,6 +56,16 @@ impl Member {
     }
 }
 
+/// A communicator as its coordinator numbers them, from 1; numbers are not used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct CommId(pub u64);
+
+impl fmt::Display for CommId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// Request of one rank to become part of a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
@@ -71,7 +82,9 @@ pub struct Hello {
 /// Answer to every rank of a complete group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Welcome {
-    /// Name of the group as in the hello.
+    /// Number of the communicator at its coordinator.
+    pub comm: CommId,
+    /// Name of the group as in the hello; for a child, its root's name and the child's number: `world#3`.
     pub group: String,
     /// 16 random hex digits, the same for all members and new for every instance of a group.
     pub job: String,

@@ -2,11 +2,9 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::str::FromStr;
-
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::Error;
 
@@ -32,6 +30,11 @@ impl Secret {
         Self(bytes)
     }
 
+    /// The bytes, for the code that proves knowledge of them.
+    pub(crate) fn as_bytes(&self) -> &[u8; Self::BYTES] {
+        &self.0
+    }
+
     /// The secret as 64 hex digits, for an environment variable.
     pub fn to_hex(&self) -> String {
         hex(&self.0)
@@ -50,19 +53,6 @@ impl Secret {
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(..)")
-    }
-}
-
-impl Serialize for Secret {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.to_hex())
-    }
-}
-
-impl<'de> Deserialize<'de> for Secret {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        Self::from_hex(&text).map_err(|_| de::Error::custom("secret: expected 64 hex digits"))
     }
 }
 
@@ -204,11 +194,30 @@ pub(crate) fn reachable(mut addr: SocketAddr) -> SocketAddr {
     addr
 }
 
+/// The system's random cause, kept open so that it still works when descriptors have run out.
+#[derive(Debug)]
+pub(crate) struct Entropy(File);
+
+impl Entropy {
+    pub(crate) fn new() -> Result<Self, Error> {
+        File::open("/dev/urandom").map(Self).map_err(Error::Entropy)
+    }
+
+    pub(crate) fn try_clone(&self) -> io::Result<Self> {
+        self.0.try_clone().map(Self)
+    }
+
+    /// The next `N` bytes.
+    pub(crate) fn bytes<const N: usize>(&self) -> io::Result<[u8; N]> {
+        let mut bytes = [0; N];
+        (&self.0).read_exact(&mut bytes)?;
+        Ok(bytes)
+    }
+}
+
 /// `N` bytes from the system's random cause.
 pub(crate) fn random_bytes<const N: usize>() -> Result<[u8; N], Error> {
-    let mut bytes = [0; N];
-    File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes)).map_err(Error::Entropy)?;
-    Ok(bytes)
+    Entropy::new()?.bytes().map_err(Error::Entropy)
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {
@@ -220,7 +229,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 }
 
 /// Reads exactly `2 * N` hex digits.
-fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
+pub(crate) fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let text = text.as_bytes();
     if text.len() != 2 * N {
         return None;

@@ -5,7 +5,7 @@
 //!   4..6   wire version, little endian
 //!   6..8   zero
 //!   8..12  bytes of the body, little endian
-//!  12..    body: JSON of a [`Request`] or a [`Reply`]
+//!  12..    body: JSON of a [`Request`](crate::messages::Request) or a [`Reply`](crate::messages::Reply)
 //! ```
 //!
 //! The header never changes between versions, so that builds that do not match can say so.
@@ -14,42 +14,16 @@ use std::io::{self, ErrorKind, Read, Write};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize as SerializeDerive};
-
-use crate::{Hello, Refusal, Secret, Welcome};
 
 /// Version of the messages in this file; raised with every change of their meaning.
-pub const VERSION: u16 = 1;
-/// Largest body of a request in bytes; a hello is about 400.
-pub const REQUEST_BYTES_MAX: u32 = 2048;
-/// Largest body of a reply in bytes: a welcome of [`crate::state::RANKS_MAX`] of the largest hellos.
+pub const VERSION: u16 = 2;
+/// Largest body of a request in bytes; an init is about 400.
+pub const REQUEST_BYTES_MAX: u32 = 4096;
+/// Largest body of a reply in bytes: a welcome of [`crate::state::RANKS_MAX`] of the largest members.
 pub const REPLY_BYTES_MAX: u32 = (crate::state::RANKS_MAX + 32) * REQUEST_BYTES_MAX;
 
 const MAGIC: [u8; 4] = *b"RCRV";
 const HEADER_BYTES: usize = 12;
-
-/// What a rank sends.
-#[derive(Clone, Debug, PartialEq, Eq, SerializeDerive, Deserialize)]
-pub enum Request {
-    /// Asks to join a group.
-    Hello {
-        /// Proof of belonging to the job.
-        secret: Secret,
-        /// How long the rank waits, in milliseconds.
-        wait_ms: u64,
-        /// The group and the caller.
-        hello: Hello,
-    },
-}
-
-/// What the coordinator answers.
-#[derive(Clone, Debug, PartialEq, Eq, SerializeDerive, Deserialize)]
-pub enum Reply {
-    /// The group is complete.
-    Welcome(Welcome),
-    /// The group will not become complete, or not with this rank.
-    Refused(Refusal),
-}
 
 /// What can be wrong with the bytes of a peer.
 #[derive(Debug, thiserror::Error)]
@@ -83,6 +57,9 @@ pub enum WireError {
         /// Largest size.
         limit: u32,
     },
+    /// A message of ours that does not belong here.
+    #[error("a message came out of turn")]
+    OutOfTurn,
     /// The body is not the expected JSON.
     #[error("a message cannot be read: {0}")]
     Json(#[from] serde_json::Error),
@@ -120,7 +97,7 @@ pub fn write_message<T: Serialize>(
     Ok(())
 }
 
-/// Collects the bytes of one message, however they are cut.
+/// Collects the bytes of messages, one after the other, however they are cut.
 #[derive(Debug)]
 pub struct Reader {
     buffer: Vec<u8>,
@@ -128,9 +105,14 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// A reader of one message with a body of at most `limit` bytes.
+    /// A reader of messages with a body of at most `limit` bytes each.
     pub fn new(limit: u32) -> Self {
         Self { buffer: Vec::new(), limit }
+    }
+
+    /// A reader that begins with a byte that was read already.
+    pub(crate) fn begun_with(byte: u8, limit: u32) -> Self {
+        Self { buffer: vec![byte], limit }
     }
 
     /// Reads until the message is whole (`Some`) or the source has no more for now (`None`).
@@ -146,7 +128,10 @@ impl Reader {
             let wanted = match self.header()? {
                 None => HEADER_BYTES,
                 Some(body) if self.buffer.len() == HEADER_BYTES + body => {
-                    return Ok(Some(serde_json::from_slice(&self.buffer[HEADER_BYTES..])?));
+                    let message = serde_json::from_slice(&self.buffer[HEADER_BYTES..])?;
+                    // A large welcome must not stay allocated for the rest of a session.
+                    self.buffer = Vec::new();
+                    return Ok(Some(message));
                 }
                 Some(body) => HEADER_BYTES + body,
             };
@@ -192,17 +177,14 @@ impl Reader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::RankList;
+    use crate::messages::{Reply, Request};
+    use crate::{RankList, Refusal};
     use proptest::prelude::*;
 
     fn sample() -> Reply {
-        Reply::Refused(Refusal::Timeout {
-            group: "world".into(),
-            rank: 1,
-            waited_ms: 20,
-            nranks: 9,
-            missing: RankList::from_iter([2, 3, 8]),
-        })
+        let missing = RankList::from_iter([2, 3, 8]);
+        let refusal = Refusal::Timeout { group: "world".into(), rank: 1, waited_ms: 20, nranks: 9, missing };
+        Reply::Refused { comm: None, refusal }
     }
 
     /// Gives one byte at a time and says "not now" before each.
@@ -248,6 +230,18 @@ mod tests {
     }
 
     #[test]
+    fn messages_follow_each_other() {
+        // One reader takes several messages, and does not keep the room of a large one.
+        let mut frames = encode(&sample(), REPLY_BYTES_MAX).unwrap();
+        frames.extend(encode(&Reply::Stopping, REPLY_BYTES_MAX).unwrap());
+        let (mut reader, mut source) = (Reader::new(REPLY_BYTES_MAX), frames.as_slice());
+        assert_eq!(reader.poll::<Reply>(&mut source).unwrap(), Some(sample()));
+        assert_eq!(reader.buffer.capacity(), 0);
+        assert_eq!(reader.poll::<Reply>(&mut source).unwrap(), Some(Reply::Stopping));
+        assert!(matches!(reader.poll::<Reply>(&mut source).unwrap_err(), WireError::Closed { got: 0 }));
+    }
+
+    #[test]
     fn headers_are_checked_before_bodies() {
         // 4 GiB are refused by the header alone, as are other versions, marks and reserved bits.
         let header = |version: u16, reserved: u16, length: u32| {
@@ -283,6 +277,34 @@ mod tests {
             frame[at] ^= flip;
             frame.truncate(cut.max(1));
             let _ = Reader::new(REPLY_BYTES_MAX).poll::<Reply>(&mut frame.as_slice());
+        }
+
+        #[test]
+        fn buffers_grow_with_what_arrives_only(
+            head in proptest::collection::vec(any::<u8>(), 0..16),
+            valid in prop_oneof![2 => Just(HEADER_BYTES), 1 => 0..HEADER_BYTES],
+            claim in prop_oneof![2 => 0u32..16_384, 1 => any::<u32>()],
+            body in prop_oneof![
+                proptest::collection::vec(any::<u8>(), 0..64),
+                proptest::collection::vec(any::<u8>(), 0..20_000),
+            ],
+            limit in 0u32..16_384,
+        ) {
+            // Whatever is claimed: no panic, and never more room than the bound or twice what has come.
+            let mut frame = MAGIC.to_vec();
+            frame.extend(VERSION.to_le_bytes());
+            frame.extend([0, 0]);
+            frame.extend(claim.to_le_bytes());
+            frame.truncate(valid);
+            frame.extend(head);
+            frame.extend(body);
+            let mut reader = Reader::new(limit);
+            let mut source = frame.as_slice();
+            while let Ok(Some(_)) = reader.poll::<Request>(&mut source) {}
+            let room = HEADER_BYTES + limit as usize;
+            prop_assert!(reader.buffer.len() <= room);
+            prop_assert!(reader.buffer.capacity() <= 2 * room.max(HEADER_BYTES));
+            prop_assert!(reader.buffer.capacity() <= 2 * frame.len().max(HEADER_BYTES));
         }
 
         #[test]

@@ -1,9 +1,8 @@
 //! Messages of the rendezvous from a hostile peer, in both directions and cut anywhere.
 
 use crate::input::Input;
-use coordinator_lite::wire::{
-    REPLY_BYTES_MAX, REQUEST_BYTES_MAX, Reader, Reply, Request, VERSION, WireError, encode,
-};
+use coordinator_lite::messages::{Reply, Request};
+use coordinator_lite::wire::{REPLY_BYTES_MAX, REQUEST_BYTES_MAX, Reader, VERSION, WireError, encode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;

@@ -16,6 +16,7 @@ use nix::sys::prctl::set_child_subreaper;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getpid};
+use ringccl::settings::{Vars, coordinator};
 
 use super::KEEPER;
 use super::children::{self, Exit};
@@ -98,9 +99,13 @@ fn start_keeper(job: &Job, server: &Server) -> Result<(Child, PipeWriter)> {
     keeper
         .env("MASTER_ADDR", "127.0.0.1")
         .env("MASTER_PORT", port.to_string())
-        .env("RINGCCL_RENDEZVOUS", server.local_addr().to_string())
-        .env("RINGCCL_SECRET", server.unique_id().secret().to_hex())
         .envs(job.env.iter().map(|(name, value)| (name, value)));
+    let vars = Vars::of_process();
+    // Ranks that are sent to a coordinator meet there, by its secret.
+    if coordinator(&vars)?.is_none() {
+        keeper.env("RINGCCL_RENDEZVOUS", server.local_addr().to_string());
+        keeper.env("RINGCCL_SECRET", server.unique_id().secret().to_hex());
+    }
     // A group of its own: signals from the keyboard reach the ranks once, through the launcher.
     keeper.process_group(0);
     let keeper = keeper.spawn().context("cannot start the keeper of the ranks; is /proc mounted?")?;

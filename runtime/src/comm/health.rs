@@ -7,12 +7,13 @@ use super::peers::Peers;
 use super::registry::Entry;
 use super::standing::standing;
 use crate::error::{Error, Stage};
-use coordinator_lite::Member;
+use coordinator_lite::{Member, Notice, Session};
 use shmring::clock;
 use shmring::doorbell::Awaits;
 use shmring::layout::{JOURNAL_ENTRIES, MemberState, Record};
 use shmring::segment::Segment;
 use shmring::sync::Ordering;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Why a communicator has ended, packed into the segment's abort word: kind above, rank + 1 below.
@@ -68,6 +69,10 @@ impl Verdict {
 #[derive(Debug)]
 pub(crate) struct Health {
     peers: Peers,
+    /// The connection to the coordinator, as long as that lives: it tells of peers that cannot be seen from here.
+    session: Option<Session>,
+    /// Ranks that the coordinator has told to be gone.
+    told_gone: BTreeSet<u32>,
     rank: u32,
     /// Whether this rank has held back an error for its cause already.
     held_back: bool,
@@ -90,8 +95,15 @@ const CAUSE_ENDS: Duration = Duration::from_millis(200);
 const CAUSE_IS_SEEN: Duration = Duration::from_millis(20);
 
 impl Health {
-    pub(crate) fn new(members: Vec<Member>, rank: u32) -> Self {
-        Self { peers: Peers::new(members), rank, held_back: false, suspect: None }
+    pub(crate) fn new(members: Vec<Member>, rank: u32, session: Option<Session>) -> Self {
+        Self {
+            peers: Peers::new(members),
+            session,
+            told_gone: BTreeSet::new(),
+            rank,
+            held_back: false,
+            suspect: None,
+        }
     }
 
     pub(crate) fn members(&self) -> &[Member] {
@@ -135,7 +147,10 @@ impl Health {
     }
 
     fn check_processes_in(&mut self, segment: &Segment, seqno: u64) -> Result<(), Error> {
-        for rank in self.peers.gone() {
+        self.listen(segment, seqno)?;
+        let gone: BTreeSet<u32> =
+            self.peers.gone().into_iter().chain(self.told_gone.iter().copied()).collect();
+        for rank in gone {
             if !has_finished(segment, rank, seqno) {
                 // One that said good-bye and ended has not died.
                 let left = segment.member_record(rank).identity.state() == MemberState::Left;
@@ -151,6 +166,39 @@ impl Health {
             }
         }
         Ok(())
+    }
+
+    /// Takes what the coordinator has to say. That it is gone means nothing.
+    fn listen(&mut self, segment: &Segment, seqno: u64) -> Result<(), Error> {
+        let notices = self.session.as_ref().map_or_else(Vec::new, Session::poll);
+        for notice in notices {
+            match notice {
+                Notice::PeerGone { rank, .. } if rank < self.nranks() && rank != self.rank => {
+                    self.told_gone.insert(rank);
+                }
+                Notice::Aborted { by, .. } if by < self.nranks() => {
+                    return Err(end(segment, Verdict::Failed(by), self, seqno));
+                }
+                Notice::CoordinatorGone => self.session = None,
+                Notice::PeerGone { .. } | Notice::Aborted { .. } => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the coordinator that this rank has ended the communicator, for those that share no memory with it.
+    pub(crate) fn report_abort(&self, error: &Error) {
+        if let Some(session) = &self.session {
+            // Whoever shares the segment knows already; a coordinator that is gone has nobody to tell.
+            let _ = session.abort(&error.to_string());
+        }
+    }
+
+    /// Tells the coordinator that this rank is done, so that its end is no news.
+    pub(crate) fn say_goodbye(&mut self) {
+        if let Some(session) = self.session.take() {
+            session.destroy();
+        }
     }
 
     /// Compares what the other ranks have called with what this one has called and waits in.

@@ -4,9 +4,9 @@ use super::health::Health;
 use crate::config::Config;
 use crate::error::Error;
 use crate::fail::{self, FailPoint};
-use crate::settings::{Vars, table};
+use crate::settings::{CoordinatorAddr, Vars, coordinator, table};
 use crate::transport::shm::Shm;
-use coordinator_lite::{Hello, Member, Secret, Server, UniqueId, Welcome, join};
+use coordinator_lite::{Deadlines, Endpoint, Hello, Key, Member, Secret, Server, Session, UniqueId, Welcome};
 use shmring::segment::{Segment, SegmentName, SegmentSpec, remove_stale};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Mutex;
@@ -16,9 +16,9 @@ use topo::Cluster;
 /// Where and as what a rank joins.
 #[derive(Debug)]
 pub(super) struct Bootstrap {
-    pub(super) addr: SocketAddr,
-    pub(super) secret: Secret,
-    pub(super) group: String,
+    endpoint: Endpoint,
+    key: Key,
+    group: String,
     pub(super) rank: u32,
     pub(super) nranks: u32,
     /// Name of this rank's node, and the rank's number on it.
@@ -33,6 +33,8 @@ pub(super) struct Joined {
     pub(super) shm: Shm,
     pub(super) health: Health,
     pub(super) job: u64,
+    /// How the coordinator is reached, in words for the report.
+    pub(super) transport: &'static str,
     pub(super) fail: Option<FailPoint>,
 }
 
@@ -62,10 +64,22 @@ impl Bootstrap {
         check_ranks(rank, nranks)?;
         let place = place(&vars, rank, Some(nranks))?;
         let group = format!("env-{}", next(&FROM_ENV));
+        let at = |endpoint, key, server| Self { endpoint, key, group, rank, nranks, place, server };
+        if let Some(addr) = coordinator(&vars)? {
+            let endpoint = match addr {
+                CoordinatorAddr::Unix(path) => Endpoint::unix(path)?,
+                CoordinatorAddr::Tcp(addr) => resolve("RINGCCL_COORDINATOR_ADDR", addr)?.into(),
+            };
+            // Without a secret only a coordinator lets this rank in that trusts the user at its socket.
+            let secret = table::SECRET.get(&vars)?;
+            let key =
+                secret.map(|text| Secret::from_hex(&text)).transpose()?.map_or(Key::SameUser, Key::Secret);
+            return Ok(at(endpoint, key, None));
+        }
         if let Some(addr) = table::RENDEZVOUS.get(&vars)? {
             let addr = resolve("RINGCCL_RENDEZVOUS", addr)?;
             let secret = Secret::from_hex(&table::SECRET.require(&vars)?)?;
-            return Ok(Self { addr, secret, group, rank, nranks, place, server: None });
+            return Ok(at(addr.into(), secret.into(), None));
         }
         let port = table::MASTER_PORT.require(&vars)?;
         let addr = resolve("MASTER_ADDR", format!("{}:{port}", table::MASTER_ADDR.require(&vars)?))?;
@@ -73,14 +87,14 @@ impl Bootstrap {
         // may join, as with other libraries' MASTER_PORT. The unique id and `ringccl run` have one.
         let secret = Secret::from_bytes([0; 32]);
         let server = (rank == 0).then(|| Server::bind(addr, secret.clone())).transpose()?;
-        Ok(Self { addr, secret, group, rank, nranks, place, server })
+        Ok(at(addr.into(), secret.into(), server))
     }
 
     pub(super) fn from_id(id: &UniqueId, rank: u32, nranks: u32) -> Result<Self, Error> {
         check_ranks(rank, nranks)?;
-        let (addr, secret) = (id.addr(), id.secret().clone());
         let place = place(&Vars::of_process(), rank, None)?;
-        Ok(Self { addr, secret, group: "id".into(), rank, nranks, place, server: None })
+        let (endpoint, key) = (id.addr().into(), id.secret().into());
+        Ok(Self { endpoint, key, group: "id".into(), rank, nranks, place, server: None })
     }
 
     /// Joins the others and maps the segment.
@@ -94,7 +108,9 @@ impl Bootstrap {
         let member = Member::current(&node, local_rank)?;
         let hello = Hello { group: self.group, rank: self.rank, nranks: self.nranks, member };
         fail::at(&mut fail, fail::INIT_JOIN);
-        let Welcome { job, members, .. } = join(self.addr, &self.secret, hello, config.join_timeout)?;
+        let deadlines = Deadlines { connect: config.connect_limit(), join: config.join_timeout };
+        let (session, welcome) = Session::join(&self.endpoint, self.key, hello, deadlines)?;
+        let Welcome { job, members, .. } = welcome;
         fail::at(&mut fail, fail::INIT_WELCOME);
         if let Some(rank) = members.iter().position(|m| m.host != members[0].host) {
             return Err(Error::OtherHost { rank: rank as u32 });
@@ -118,7 +134,7 @@ impl Bootstrap {
             geometry,
         };
         let left = config.join_timeout.saturating_sub(start.elapsed()).max(Duration::from_millis(100));
-        let mut health = Health::new(members, self.rank);
+        let mut health = Health::new(members, self.rank, Some(session));
         let segment = if self.rank == 0 {
             remove_stale(&spec.dir);
             Segment::create(&spec).map_err(segment_error)?
@@ -126,7 +142,7 @@ impl Bootstrap {
             attach(&spec, self.rank, left, &mut health)?
         };
         fail::at(&mut fail, fail::INIT_ATTACHED);
-        Ok(Joined { shm: Shm::new(segment), health, job, fail })
+        Ok(Joined { shm: Shm::new(segment), health, job, transport: self.endpoint.transport(), fail })
     }
 }
 
@@ -156,8 +172,9 @@ pub(super) fn join_in_process(nranks: u32, config: &Config) -> Result<Vec<Joined
     let job = u64::from_str_radix(&Secret::random()?.to_hex()[..16], 16).unwrap_or(0);
     let parts = segments.into_iter().enumerate().map(|(rank, segment)| Joined {
         shm: Shm::new(segment),
-        health: Health::new(members.clone(), rank as u32),
+        health: Health::new(members.clone(), rank as u32, None),
         job,
+        transport: "none",
         fail: None,
     });
     Ok(parts.collect())

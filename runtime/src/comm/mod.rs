@@ -51,6 +51,8 @@ pub struct Communicator {
     rank: u32,
     nranks: u32,
     job: u64,
+    /// How the coordinator was reached.
+    transport: &'static str,
     /// Communicators that this process had made when this one was done, itself included.
     number: u64,
     /// Operations begun; the first is 1.
@@ -149,6 +151,7 @@ impl Communicator {
             health: joined.health,
             shm: joined.shm,
             job: joined.job,
+            transport: joined.transport,
             number,
             config,
             limits,
@@ -253,14 +256,16 @@ impl Communicator {
         // A root has sent and gone on: this is its last chance to learn that others called something else.
         let together = self.barrier().and_then(|()| self.health.compare_all(&self.shm.segment, self.seqno));
         fail::at(&mut self.fail, fail::FINALIZE_MET);
+        let about = report::About { job: self.job, communicators: self.number, transport: self.transport };
         let report = match &self.config.report {
             Some(path) if self.rank == 0 => {
-                report::write(path, &self.shm.segment, self.health.members(), self.job, self.number)
+                report::write(path, &self.shm.segment, self.health.members(), about)
             }
             _ => Ok(()),
         };
         fail::at(&mut self.fail, fail::FINALIZE_REPORTED);
         self.leave();
+        self.health.say_goodbye();
         fail::at(&mut self.fail, fail::FINALIZE_LEFT);
         let trace = trace::write(self.rank);
         together.and(report).and(trace)

@@ -162,6 +162,9 @@ impl Communicator {
         let verdict = Verdict::Failed(self.rank);
         let standing = health::end(&self.shm.segment, verdict, &self.health, self.seqno);
         let first = self.shm.segment.header().aborted() == verdict.to_word();
+        if first {
+            self.health.report_abort(&own);
+        }
         let own_stands = first || matches!(own, Error::PeerGone { .. } | Error::Timeout { .. });
         let error = if own_stands { own } else { standing };
         self.health.let_cause_go_first(&error);

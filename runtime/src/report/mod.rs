@@ -90,6 +90,17 @@ impl Tally {
     }
 }
 
+/// What a communicator knows of itself and its members' records do not tell.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct About {
+    /// The random number that its ranks were given.
+    pub(crate) job: u64,
+    /// How many communicators this process has made so far.
+    pub(crate) communicators: u64,
+    /// How its coordinator was reached: `tcp`, `unix` or `none`.
+    pub(crate) transport: &'static str,
+}
+
 #[derive(Serialize)]
 struct Report {
     report_version: &'static str,
@@ -193,7 +204,8 @@ fn node_entries(ranks: &[Rank]) -> Vec<Node> {
     nodes
 }
 
-fn build(segment: &Segment, members: &[Member], job: u64, communicators: u64) -> Report {
+fn build(segment: &Segment, members: &[Member], about: About) -> Report {
+    let About { job, communicators, transport } = about;
     let records: Vec<&MemberRecord> = (0..members.len() as u32).map(|r| segment.member_record(r)).collect();
     let ranks: Vec<Rank> =
         members.iter().zip(&records).enumerate().map(|(r, (m, record))| rank_entry(r, m, record)).collect();
@@ -218,7 +230,7 @@ fn build(segment: &Segment, members: &[Member], job: u64, communicators: u64) ->
             world_size: members.len(),
             node_count: nodes.len(),
             communicators,
-            coordinator_transport: "tcp",
+            coordinator_transport: transport,
             name: file.as_ref().map(|f| f.name().to_string()),
             default_backend: file.as_ref().map(|f| f.default_backend().to_string()),
             config_path,
@@ -232,18 +244,9 @@ fn build(segment: &Segment, members: &[Member], job: u64, communicators: u64) ->
 }
 
 /// Writes the report of all ranks to `path`, whole or not at all.
-///
-/// `communicators`: how many this process has made so far.
-pub(crate) fn write(
-    path: &Path,
-    segment: &Segment,
-    members: &[Member],
-    job: u64,
-    communicators: u64,
-) -> Result<(), Error> {
+pub(crate) fn write(path: &Path, segment: &Segment, members: &[Member], about: About) -> Result<(), Error> {
     let output = |cause| Error::Output { what: "report", path: path.display().to_string(), cause };
-    let text = serde_json::to_string_pretty(&build(segment, members, job, communicators))
-        .map_err(|e| output(e.into()))?;
+    let text = serde_json::to_string_pretty(&build(segment, members, about)).map_err(|e| output(e.into()))?;
     put_file(path, (text + "\n").as_bytes()).map_err(output)
 }
 

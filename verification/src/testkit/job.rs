@@ -2,6 +2,7 @@
 
 use super::{Ended, Rank, ShmDir};
 use crate::report::Event;
+use coordinator_lite::messages::Status;
 use coordinator_lite::{Secret, Server};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -149,6 +150,32 @@ impl Job {
         for rank in self.ranks.iter_mut().flatten() {
             rank.wait_for("a running loop", |event| *event == Event::Running);
         }
+    }
+
+    /// Waits until the rendezvous of the test has heard of `ranks` ranks, which wait for the others.
+    ///
+    /// # Panics
+    /// At the deadline, or when the test hosts no rendezvous.
+    pub fn wait_meeting(&self, ranks: u32) {
+        super::wait_for("the ranks to meet", || {
+            self.status().waiting.first().is_some_and(|group| group.here == ranks)
+        });
+    }
+
+    /// Waits until the rendezvous of the test has told all ranks that they are complete.
+    ///
+    /// # Panics
+    /// As [`Job::wait_meeting`].
+    pub fn wait_met(&self) {
+        super::wait_for("the communicator", || !self.status().communicators.is_empty());
+    }
+
+    fn status(&self) -> Status {
+        let (Meet::Launcher(server) | Meet::Id(server)) = &self.meet else {
+            panic!("the ranks meet without the test");
+        };
+        let key = server.unique_id().secret().into();
+        coordinator_lite::status(server.endpoint(), &key, super::DEADLINE).expect("the rendezvous answers")
     }
 
     /// Waits for the end of one rank.

@@ -92,33 +92,6 @@ impl Rank {
         super::wait_for("the process to stop", || self.state().is_some_and(|state| state == 'T'));
     }
 
-    /// Waits until the process has said hello and sleeps until the rendezvous answers.
-    ///
-    /// # Panics
-    /// At the deadline.
-    pub fn wait_meeting(&self) {
-        // Between connecting and the hello the process runs: ten looks in a row do not all hit a pause.
-        let mut looks = 0;
-        super::wait_for("the process to meet", || {
-            looks = if self.state() == Some('S') && self.has_socket() { looks + 1 } else { 0 };
-            looks >= 10
-        });
-    }
-
-    /// Waits until the process, which was meeting, has its answer: it closes the connection then.
-    ///
-    /// # Panics
-    /// At the deadline.
-    pub fn wait_met(&self) {
-        super::wait_for("the answer of the rendezvous", || !self.has_socket());
-    }
-
-    fn has_socket(&self) -> bool {
-        let Ok(entries) = std::fs::read_dir(format!("/proc/{}/fd", self.pid())) else { return false };
-        let mut targets = entries.flatten().filter_map(|entry| std::fs::read_link(entry.path()).ok());
-        targets.any(|target| target.to_string_lossy().starts_with("socket:"))
-    }
-
     /// The state letter of `/proc/PID/stat`.
     fn state(&self) -> Option<char> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).ok()?;

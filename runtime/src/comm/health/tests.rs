@@ -35,7 +35,7 @@ fn job(dir: &std::path::Path, child: &Child) -> (Segment, Segment, Health) {
     let first = Segment::create(&spec).unwrap();
     let second = Segment::attach(&spec, 1, Duration::from_secs(5)).unwrap();
     let members = vec![member(std::process::id()), member(child.id())];
-    (first, second, Health::new(members, 0))
+    (first, second, Health::new(members, 0, None))
 }
 
 /// Waiting in a barrier, for anyone.
@@ -100,7 +100,7 @@ fn a_reused_id_is_noticed() {
     let (segment, _second, mut health) = job(dir.path(), &child);
     let mut members = health.members().to_vec();
     members[1].start_time += 1;
-    health = Health::new(members, 0);
+    health = Health::new(members, 0, None);
     assert!(matches!(health.check(&segment, &waiting(1)), Err(Error::PeerGone { dead: 1, .. })));
     kill(child);
 }
