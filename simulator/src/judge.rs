@@ -1,0 +1,67 @@
+//! Whether what the ranks returned is allowed.
+
+use crate::machine::Machine;
+use crate::ranks::Ending;
+use crate::scenario::{Fault, MS, Scenario};
+use ringccl::Error;
+
+/// From a death that is known, or an abort, to the last error: naps of 20 ms, a hold-back of 220 ms for the cause to
+/// go first, and room for what machines with slow yields take in between.
+const REACTION: u64 = 1500 * MS;
+/// Longest simulated time of a run in which nobody waits for a fault.
+const WHOLE_RUN: u64 = 20_000 * MS;
+
+/// Looks at every ending.
+///
+/// # Errors
+/// What is not allowed.
+pub fn judge(scenario: &Scenario, machine: &Machine, endings: &[Ending]) -> Result<(), String> {
+    for (rank, ending) in endings.iter().enumerate() {
+        allowed(scenario, rank, ending, endings)?;
+    }
+    let cause = match scenario.fault {
+        Fault::Death { rank, .. } => machine.fate(rank).0,
+        Fault::Abort { .. } => machine.fate(scenario.nranks).1,
+        _ => None,
+    };
+    let limit = cause.map_or(WHOLE_RUN, |at| at + REACTION);
+    for (rank, ending) in endings.iter().enumerate() {
+        // Work that needed nobody who failed is done at its own pace.
+        let ended = machine.fate(rank).1.unwrap_or(0);
+        if matches!(ending, Ending::Failed { .. }) && ended > limit {
+            let late = (ended - limit) / MS;
+            return Err(format!("rank {rank} returned its error {late} ms too late, at {} ms", ended / MS));
+        }
+    }
+    Ok(())
+}
+
+fn allowed(scenario: &Scenario, rank: usize, ending: &Ending, all: &[Ending]) -> Result<(), String> {
+    let (call, error) = match ending {
+        Ending::Right => return Ok(()),
+        Ending::Open => {
+            let dead = matches!(scenario.fault, Fault::Death { rank: dead, .. } if dead == rank);
+            return if dead { Ok(()) } else { Err(format!("rank {rank} never returned")) };
+        }
+        Ending::Failed { call, error, stays: false } => {
+            return Err(format!("rank {rank}: call {call} failed and the next did not: {error}"));
+        }
+        Ending::Failed { call, error, .. } => (call, error),
+    };
+    let right = match (scenario.fault, error) {
+        (Fault::Death { rank: culprit, .. }, Error::PeerGone { dead, .. }) => *dead as usize == culprit,
+        (Fault::Abort { rank: culprit, .. }, Error::Aborted { by, reason, .. }) => {
+            *by as usize == culprit && reason.contains("called abort")
+        }
+        (Fault::Stall { rank: culprit, .. }, Error::Timeout { standing, .. }) => {
+            scenario.stalls_too_long() && rank != culprit && standing.contains(&format!("rank {culprit}"))
+        }
+        (Fault::Stall { .. }, Error::Aborted { by, .. }) => {
+            let timed_out =
+                |ending: &Ending| matches!(ending, Ending::Failed { error: Error::Timeout { .. }, .. });
+            scenario.stalls_too_long() && timed_out(&all[*by as usize])
+        }
+        _ => false,
+    };
+    if right { Ok(()) } else { Err(format!("rank {rank}: call {call} returned: {error}")) }
+}

@@ -1,0 +1,185 @@
+//! What one seed means: how many ranks, which calls, which machine, what goes wrong.
+
+use crate::machine::{Blow, Fiber, Knobs, Mode, Start};
+use crate::rng::Rng;
+use ringccl::{Algorithm, Config, DType, Protocol, ReduceOp};
+use std::time::Duration;
+
+/// A call that every rank makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// Which.
+    pub kind: Kind,
+    /// Type of the elements.
+    pub dtype: DType,
+    /// Elements.
+    pub count: usize,
+    /// Whether input and output are one buffer.
+    pub in_place: bool,
+}
+
+/// The calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// All-reduce.
+    AllReduce(ReduceOp),
+    /// Broadcast from this rank.
+    Broadcast(usize),
+    /// Barrier.
+    Barrier,
+}
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing.
+    None,
+    /// A rank's process ends at one of its accesses.
+    Death {
+        /// The rank.
+        rank: usize,
+        /// At which access.
+        step: u64,
+        /// How long its end takes, in nanoseconds.
+        known_after: u64,
+    },
+    /// A rank does not run for a while, as after SIGSTOP.
+    Stall {
+        /// The rank.
+        rank: usize,
+        /// At which access.
+        step: u64,
+        /// How long, in nanoseconds.
+        time: u64,
+    },
+    /// A rank begins late.
+    Late {
+        /// The rank.
+        rank: usize,
+        /// How late, in nanoseconds.
+        time: u64,
+    },
+    /// Another thread of a rank's process ends the communicator.
+    Abort {
+        /// The rank.
+        rank: usize,
+        /// After how many accesses of all ranks.
+        step: u64,
+    },
+}
+
+/// All that follows from a seed.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// The seed.
+    pub seed: u64,
+    /// Ranks.
+    pub nranks: usize,
+    /// Settings of the communicator.
+    pub config: Config,
+    /// What every rank calls, in order.
+    pub calls: Vec<Call>,
+    /// The machine.
+    pub knobs: Knobs,
+    /// What goes wrong.
+    pub fault: Fault,
+}
+
+/// Nanoseconds of a millisecond.
+pub const MS: u64 = 1_000_000;
+/// Time limit of an operation in a scenario with a stall: longer than any operation takes in simulated time, shorter
+/// than the long stalls.
+const STALL_TIMEOUT: u64 = 1500 * MS;
+/// Time limit of an operation in all others: nothing may ever come near it.
+const TIMEOUT: u64 = 60_000 * MS;
+
+impl Scenario {
+    /// The scenario of `seed`.
+    pub fn new(seed: u64, mode: Mode) -> Self {
+        let mut rng = Rng::new(seed, 1);
+        let nranks = rng.pick(&[2, 2, 3, 3, 4, 5]);
+        let fault = fault(&mut rng, nranks);
+        let mut config = Config::new(nranks as u32);
+        config.chunk_bytes = rng.pick(&[64, 128, 256]);
+        config.channels = rng.pick(&[1, 1, 2, 3]);
+        if rng.below(2) == 0 {
+            config.algorithm = Some(rng.pick(&Algorithm::ALL));
+        }
+        if rng.below(2) == 0 {
+            config.protocol = Some(rng.pick(&Protocol::ALL));
+        }
+        let stalls = matches!(fault, Fault::Stall { .. });
+        config.timeout = Duration::from_nanos(if stalls { STALL_TIMEOUT } else { TIMEOUT });
+        let calls = (0..1 + rng.below(10)).map(|_| call(&mut rng, nranks)).collect();
+        let knobs = Knobs::random(&mut Rng::new(seed, 2), mode, nranks);
+        Self { seed, nranks, config, calls, knobs, fault }
+    }
+
+    /// The random numbers of the machine.
+    pub fn machine_rng(&self) -> Rng {
+        Rng::new(self.seed, 3)
+    }
+
+    /// The ranks' fibers, and that of the aborting thread if there is one.
+    pub fn fibers(&self) -> Vec<Fiber> {
+        let mut fibers: Vec<Fiber> = (0..self.nranks).map(|rank| self.fiber(rank)).collect();
+        if let Fault::Abort { step, .. } = self.fault {
+            fibers.push(Fiber::new(Start::After(step), None, false));
+        }
+        fibers
+    }
+
+    fn fiber(&self, rank: usize) -> Fiber {
+        let (start, blow) = match self.fault {
+            Fault::Death { rank: r, step, known_after } if r == rank => {
+                (0, Some((step, Blow::Death { known_after })))
+            }
+            Fault::Stall { rank: r, step, time } if r == rank => (0, Some((step, Blow::Stall(time)))),
+            Fault::Late { rank: r, time } if r == rank => (time, None),
+            _ => (0, None),
+        };
+        Fiber::new(Start::At(start), blow, true)
+    }
+
+    /// Whether a stall is longer than an operation may take.
+    pub fn stalls_too_long(&self) -> bool {
+        matches!(self.fault, Fault::Stall { time, .. } if time > STALL_TIMEOUT / 2)
+    }
+}
+
+fn fault(rng: &mut Rng, nranks: usize) -> Fault {
+    let rank = rng.below(nranks as u64) as usize;
+    let step = rng.scale(12);
+    let (known_after, short, long) = (rng.below(5 * MS), rng.scale(27), 1600 * MS + rng.below(900 * MS));
+    match rng.below(20) {
+        0..8 => Fault::None,
+        8..12 => Fault::Death { rank, step, known_after },
+        12..14 => Fault::Stall { rank, step, time: short },
+        14 => Fault::Stall { rank, step, time: long },
+        15..17 => Fault::Late { rank, time: short },
+        _ => Fault::Abort { rank, step: rng.scale(14) },
+    }
+}
+
+fn call(rng: &mut Rng, nranks: usize) -> Call {
+    let kind = match rng.below(8) {
+        0..5 => Kind::AllReduce(rng.pick(&ReduceOp::ALL)),
+        5..7 => Kind::Broadcast(rng.below(nranks as u64) as usize),
+        _ => Kind::Barrier,
+    };
+    let count = match rng.below(8) {
+        0 => 0,
+        1 => 1,
+        2..5 => rng.below(16),
+        5..7 => rng.below(80),
+        _ => rng.below(300),
+    } as usize;
+    let dtype = rng.pick(&DType::ALL);
+    // Averages of floats are exact only where the number of ranks is a power of two.
+    let inexact = dtype.is_float() && !nranks.is_power_of_two();
+    let kind = match kind {
+        Kind::AllReduce(ReduceOp::Avg) if inexact => Kind::AllReduce(ReduceOp::Sum),
+        other => other,
+    };
+    Call { kind, dtype, count, in_place: rng.below(2) == 0 }
+}
