@@ -259,7 +259,8 @@ impl World for Machine {
             } else if let Some(word) =
                 words.iter().zip(&before).find(|(word, old)| self.peek(**word) != **old)
             {
-                self.fail(|| format!("{:?} was written while fiber {current} read it", word.0));
+                let name = trace::name_of(*word.0, sim::last_mapped());
+                self.fail(|| format!("{name} was written while fiber {current} read it"));
             }
             copy.fill(POISON);
             self.state.borrow_mut().dead.push(copy);

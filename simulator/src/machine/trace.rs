@@ -70,10 +70,7 @@ impl Trace {
         segment: Option<(usize, Geometry)>,
         label: impl Fn(usize) -> String,
     ) -> String {
-        let name = |word: Word| match &segment {
-            Some((base, geometry)) => name(word.address().wrapping_sub(*base) as u64, geometry),
-            None => format!("{:#x}", word.address()),
-        };
+        let name = |word: Word| name_of(word, segment);
         let of = |order: Option<Ordering>| order.map_or("plain".into(), |order| format!("{order:?}"));
         let mut text = String::new();
         for Event { time, fiber, what } in &self.kept {
@@ -105,8 +102,16 @@ impl Trace {
     }
 }
 
+/// What a word is, in the segment that begins at the given address.
+pub(super) fn name_of(word: Word, segment: Option<(usize, Geometry)>) -> String {
+    match segment {
+        Some((base, geometry)) => name(word.address().wrapping_sub(base) as u64, &geometry),
+        None => format!("{:#x}", word.address()),
+    }
+}
+
 /// What lies at an offset of a segment.
-pub(super) fn name(offset: u64, geometry: &Geometry) -> String {
+fn name(offset: u64, geometry: &Geometry) -> String {
     let members_at = geometry.member_offset(0);
     if offset < members_at {
         return format!("header+{offset}");
