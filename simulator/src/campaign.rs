@@ -28,14 +28,14 @@ pub struct Tally {
     pub seeds: u64,
     /// Accesses to shared memory in all of them.
     pub steps: u64,
-    /// Seeds of each fault: without, death, stall, late start, abort; and those in which it was felt.
-    pub faults: [(u64, u64); 5],
+    /// Seeds of each fault: without, death, stall, late start, abort, mismatch; and those in which it was felt.
+    pub faults: [(u64, u64); 6],
     /// The first failing seed and what is wrong.
     pub failed: Option<(u64, String)>,
 }
 
 /// Names of the entries of [`Tally::faults`].
-pub const FAULTS: [&str; 5] = ["none", "death", "stall", "late start", "abort"];
+pub const FAULTS: [&str; 6] = ["none", "death", "stall", "late start", "abort", "mismatch"];
 
 /// Runs seeds until a limit is reached or one fails.
 pub fn run(limits: &Limits) -> Tally {
@@ -69,6 +69,7 @@ fn one_seed(limits: &Limits, start: Instant, shared: &Mutex<(u64, Tally)>) -> bo
         Fault::Stall { .. } => 2,
         Fault::Late { .. } => 3,
         Fault::Abort { .. } => 4,
+        Fault::Mismatch { .. } => 5,
     };
     let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
     let tally = &mut shared.1;

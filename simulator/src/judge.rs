@@ -38,6 +38,9 @@ pub fn judge(scenario: &Scenario, machine: &Machine, endings: &[Ending]) -> Resu
 
 fn allowed(scenario: &Scenario, rank: usize, ending: &Ending, all: &[Ending]) -> Result<(), String> {
     let (call, error) = match ending {
+        Ending::Right if matches!(scenario.fault, Fault::Mismatch { .. }) => {
+            return Err(format!("rank {rank} noticed nothing"));
+        }
         Ending::Right => return Ok(()),
         Ending::Open => {
             let dead = matches!(scenario.fault, Fault::Death { rank: dead, .. } if dead == rank);
@@ -60,6 +63,10 @@ fn allowed(scenario: &Scenario, rank: usize, ending: &Ending, all: &[Ending]) ->
             let timed_out =
                 |ending: &Ending| matches!(ending, Ending::Failed { error: Error::Timeout { .. }, .. });
             scenario.stalls_too_long() && timed_out(&all[*by as usize])
+        }
+        (Fault::Mismatch { rank: culprit, .. }, Error::Mismatch { seqno, first, second, .. }) => {
+            let pair = [*first as usize, *second as usize];
+            Some(*seqno) == scenario.first_difference() && pair.contains(&culprit) && first < second
         }
         _ => false,
     };

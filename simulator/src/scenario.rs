@@ -66,6 +66,34 @@ pub enum Fault {
         /// After how many accesses of all ranks.
         step: u64,
     },
+    /// A rank's program makes other calls than the others.
+    Mismatch {
+        /// The rank.
+        rank: usize,
+        /// The first call that differs.
+        index: usize,
+        /// How.
+        change: Change,
+    },
+}
+
+/// How a rank's calls differ from the others'.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It makes this call in place of the right one.
+    Other(Call),
+    /// It leaves the call out.
+    Missing,
+    /// It makes the call twice.
+    Twice,
+}
+
+impl Call {
+    /// Whether two ranks may make these calls as the same operation.
+    pub fn matches(&self, other: &Self) -> bool {
+        let barriers = self.kind == Kind::Barrier && other.kind == Kind::Barrier;
+        barriers || (self.kind, self.dtype, self.count) == (other.kind, other.dtype, other.count)
+    }
 }
 
 /// All that follows from a seed.
@@ -98,7 +126,7 @@ impl Scenario {
     pub fn new(seed: u64, mode: Mode) -> Self {
         let mut rng = Rng::new(seed, 1);
         let nranks = rng.pick(&[2, 2, 3, 3, 4, 5]);
-        let fault = fault(&mut rng, nranks);
+        let mut fault = fault(&mut rng, nranks);
         let mut config = Config::new(nranks as u32);
         config.chunk_bytes = rng.pick(&[64, 128, 256]);
         config.channels = rng.pick(&[1, 1, 2, 3]);
@@ -110,9 +138,36 @@ impl Scenario {
         }
         let stalls = matches!(fault, Fault::Stall { .. });
         config.timeout = Duration::from_nanos(if stalls { STALL_TIMEOUT } else { TIMEOUT });
-        let calls = (0..1 + rng.below(10)).map(|_| call(&mut rng, nranks)).collect();
+        let calls: Vec<Call> = (0..1 + rng.below(10)).map(|_| call(&mut rng, nranks)).collect();
+        if let Fault::Mismatch { index, change, .. } = &mut fault {
+            *index = rng.below(calls.len() as u64) as usize;
+            *change = different(&mut rng, &calls[*index], nranks);
+        }
         let knobs = Knobs::random(&mut Rng::new(seed, 2), mode, nranks);
         Self { seed, nranks, config, calls, knobs, fault }
+    }
+
+    /// What a rank calls: each call with its number, by which its values are made.
+    pub fn calls_of(&self, rank: usize) -> Vec<(usize, Call)> {
+        let mut calls: Vec<(usize, Call)> = self.calls.iter().copied().enumerate().collect();
+        match self.fault {
+            Fault::Mismatch { rank: culprit, index, change } if culprit == rank => match change {
+                Change::Other(call) => calls[index].1 = call,
+                Change::Missing => drop(calls.remove(index)),
+                Change::Twice => calls.insert(index, calls[index]),
+            },
+            _ => {}
+        }
+        calls
+    }
+
+    /// The number, from 1, of the first operation in which the calls of the culprit differ from the others'.
+    pub fn first_difference(&self) -> Option<u64> {
+        let Fault::Mismatch { rank, .. } = self.fault else { return None };
+        let (wrong, right) = (self.calls_of(rank), self.calls_of((rank + 1) % self.nranks));
+        let same = wrong.iter().zip(&right).take_while(|((_, a), (_, b))| a.matches(b));
+        // Finalize is an operation, too.
+        Some(same.count() as u64 + 1)
     }
 
     /// The random numbers of the machine.
@@ -156,8 +211,10 @@ fn fault(rng: &mut Rng, nranks: usize) -> Fault {
         8..12 => Fault::Death { rank, step, known_after },
         12..14 => Fault::Stall { rank, step, time: short },
         14 => Fault::Stall { rank, step, time: long },
-        15..17 => Fault::Late { rank, time: short },
-        _ => Fault::Abort { rank, step: rng.scale(14) },
+        15 => Fault::Late { rank, time: short },
+        16 | 17 => Fault::Abort { rank, step: rng.scale(14) },
+        // Which call differs, and how, is decided when there are calls.
+        _ => Fault::Mismatch { rank, index: 0, change: Change::Missing },
     }
 }
 
@@ -182,4 +239,30 @@ fn call(rng: &mut Rng, nranks: usize) -> Call {
         other => other,
     };
     Call { kind, dtype, count, in_place: rng.below(2) == 0 }
+}
+
+/// A change of `call` that makes a difference.
+fn different(rng: &mut Rng, right: &Call, nranks: usize) -> Change {
+    let one_field = |rng: &mut Rng| {
+        let mut other = *right;
+        match rng.below(4) {
+            0 => other.count = right.count / 2,
+            1 => other.count = right.count + 1,
+            2 => other.dtype = rng.pick(&DType::ALL),
+            _ => other.kind = call(rng, nranks).kind,
+        }
+        other
+    };
+    match rng.below(6) {
+        0 => Change::Missing,
+        1 => Change::Twice,
+        2 | 3 => {
+            let other = one_field(rng);
+            if other.matches(right) { Change::Missing } else { Change::Other(other) }
+        }
+        _ => {
+            let other = call(rng, nranks);
+            if other.matches(right) { Change::Twice } else { Change::Other(other) }
+        }
+    }
 }

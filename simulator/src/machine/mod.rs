@@ -20,6 +20,7 @@ pub use knobs::{Costs, Knobs, Mode, Policy, Stores};
 use crate::rng::Rng;
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
+use shmring::layout::SegmentHeader;
 use shmring::sim::{self, Pause, Word, World};
 use shmring::sync::Ordering;
 use state::{Lent, State, Turn};
@@ -53,8 +54,11 @@ pub struct Machine {
 
 impl Machine {
     /// A machine for `fibers`; `trace` is how many events it remembers.
+    ///
+    /// The segment that this thread has made last is the one that the fibers share.
     pub fn new(knobs: Knobs, rng: Rng, fibers: Vec<Fiber>, trace: usize) -> Rc<Self> {
         let mut state = State::new(knobs, rng, fibers);
+        state.abort_address = sim::last_mapped().map(|(base, _)| base + SegmentHeader::ABORT_OFFSET);
         state.trace = (trace > 0).then(|| Trace::new(trace));
         Rc::new(Self { state: RefCell::new(state), base: Instant::now() })
     }
@@ -221,10 +225,7 @@ impl World for Machine {
         self.point(|costs| costs.access);
         let mut state = self.state.borrow_mut();
         state.note(What::Fence(order));
-        if buffer::is_release(order) {
-            let current = state.current;
-            state.drain(current);
-        }
+        state.fence(order);
     }
 
     fn peek(&self, word: Word) -> u64 {

@@ -60,6 +60,10 @@ pub(super) struct State {
     pub(super) failure: Option<String>,
     /// The last events, when they are wanted.
     pub(super) trace: Option<Trace>,
+    /// Where the word lies that says why the communicator has ended.
+    pub(super) abort_address: Option<usize>,
+    /// Who has set it.
+    ended_by: Option<usize>,
     /// Stores that wait in buffers.
     hidden: usize,
     /// The earliest moment at which something happens by itself.
@@ -88,6 +92,8 @@ impl State {
             dead: Vec::new(),
             failure: None,
             trace: None,
+            abort_address: None,
+            ended_by: None,
             hidden: 0,
             next_event: 0,
             next_start: 0,
@@ -299,16 +305,31 @@ impl State {
         true
     }
 
-    /// Everybody sleeps or has ended, nobody is dead, stopped or yet to come, no store is hidden: whoever sleeps now
-    /// would sleep until its time is over.
+    /// Nobody can run and no store is hidden. If nobody is dead, stopped or yet to come either, whoever sleeps now
+    /// would sleep until its time is over. So would a rank that sleeps although another has ended the communicator.
     fn look_for_lost_wake_up(&mut self) {
-        if self.fibers.iter().any(Fiber::is_held) {
+        let told = self.ended_by.is_some_and(|by| {
+            let fiber = &self.fibers[by];
+            fiber.stalled_until.is_none() && !matches!(fiber.status, Status::Dying(_) | Status::Dead)
+        });
+        if !told && self.fibers.iter().any(Fiber::is_held) {
             return;
         }
-        let sleeper = |fiber: &Fiber| matches!(fiber.status, Status::Futex { .. });
-        let asleep: Vec<usize> = (0..self.fibers.len()).filter(|i| sleeper(&self.fibers[*i])).collect();
+        let sleeps =
+            |fiber: &Fiber| matches!(fiber.status, Status::Futex { .. }) && fiber.stalled_until.is_none();
+        let asleep: Vec<usize> = (0..self.fibers.len()).filter(|i| sleeps(&self.fibers[*i])).collect();
         if !asleep.is_empty() {
-            self.fail(|| format!("lost wake-up: fibers {asleep:?} sleep and nobody is left to wake them"));
+            let why = if told { "the communicator has ended" } else { "nobody is left to wake them" };
+            self.fail(|| format!("lost wake-up: fibers {asleep:?} sleep and {why}"));
+        }
+    }
+
+    /// A fence of the running fiber.
+    pub(super) fn fence(&mut self, order: Ordering) {
+        match order {
+            Ordering::SeqCst => self.drain(self.current),
+            Ordering::Release | Ordering::AcqRel => self.fibers[self.current].buffer.fence(),
+            _ => {}
         }
     }
 
@@ -363,6 +384,9 @@ impl State {
         let next = change(found);
         self.note(What::Update(word, order, found, next));
         if let Some(next) = next {
+            if Some(word.address()) == self.abort_address {
+                self.ended_by = Some(self.current);
+            }
             // SAFETY: as in `read`.
             unsafe { word.write(next) };
         }

@@ -1,9 +1,10 @@
 //! The last events of a run, told with the names of the words.
 
-use shmring::layout::{Geometry, MemberRecord, RingGeometry};
+use shmring::layout::{Geometry, MemberRecord, RingGeometry, SegmentHeader};
 use shmring::sim::Word;
 use shmring::sync::Ordering;
 use std::collections::VecDeque;
+use std::mem::offset_of;
 
 /// What happened.
 #[derive(Clone, Copy, Debug)]
@@ -114,12 +115,12 @@ pub(super) fn name_of(word: Word, segment: Option<(usize, Geometry)>) -> String 
 fn name(offset: u64, geometry: &Geometry) -> String {
     let members_at = geometry.member_offset(0);
     if offset < members_at {
-        return format!("header+{offset}");
+        return in_header(offset as usize);
     }
     let record = size_of::<MemberRecord>() as u64;
     let member = (offset - members_at) / record;
     if member < geometry.members.into() {
-        return format!("member {member}+{}", (offset - members_at) % record);
+        return format!("member {member}.{}", in_record(((offset - members_at) % record) as usize));
     }
     for channel in 0..geometry.channels {
         for source in 0..geometry.members {
@@ -140,6 +141,40 @@ fn name(offset: u64, geometry: &Geometry) -> String {
         }
     }
     format!("segment+{offset}")
+}
+
+fn in_header(offset: usize) -> String {
+    if offset == SegmentHeader::ABORT_OFFSET {
+        "header.abort".into()
+    } else if offset == offset_of!(SegmentHeader, sleepers) {
+        "header.sleepers".into()
+    } else {
+        format!("header+{offset}")
+    }
+}
+
+/// What lies at an offset of a member's record.
+fn in_record(offset: usize) -> String {
+    let identity = [
+        (offset_of!(MemberRecord, identity.pid), "pid"),
+        (offset_of!(MemberRecord, identity.start_time), "start_time"),
+        (offset_of!(MemberRecord, identity.started), "started"),
+        (offset_of!(MemberRecord, identity.finished), "finished"),
+    ];
+    if let Some((_, name)) = identity.iter().find(|(at, _)| *at == offset) {
+        return name.to_string();
+    }
+    let areas = [
+        (offset_of!(MemberRecord, journal), "journal"),
+        (offset_of!(MemberRecord, words), "words"),
+        (offset_of!(MemberRecord, identity), "identity"),
+    ];
+    let area = areas.iter().find(|(at, _)| *at <= offset);
+    match area {
+        Some((at, name)) => format!("{name}[{}]", (offset - at) / 8),
+        None if offset == 0 => "bell.word".into(),
+        None => "bell.sleeping".into(),
+    }
 }
 
 /// What lies at an offset of a ring.
