@@ -53,20 +53,26 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 /// The simulator's own tests, among them some thousand seeds.
 pub(crate) fn checks() -> Result<Shown> {
-    run::tee(&mut under_flag(&run::root(), &["test", "--quiet", "--release", "--package", "simulator"]))
+    run::tee(&mut under_flag(
+        &run::root(),
+        &["test", "--quiet", "--profile", "sim", "--package", "simulator"],
+    ))
 }
 
 /// Lints what exists under the flag only, which a normal build does not see.
 pub(crate) fn clippy() -> Result<()> {
     let packages = ["--package", "shmring", "--package", "ringccl", "--package", "simulator"];
-    let mut command = under_flag(&run::root(), &["clippy", "--quiet", "--release", "--no-deps"]);
+    let mut command = under_flag(&run::root(), &["clippy", "--quiet", "--profile", "sim", "--no-deps"]);
     command.args(packages).args(["--lib", "--bins"]);
     run::show(command.args(["--", "-D", "warnings"]))
 }
 
 /// The command that runs the simulator of the workspace at `workspace`.
 fn simulator(workspace: &Path) -> Command {
-    under_flag(workspace, &["run", "--quiet", "--release", "--package", "simulator", "--bin", "sim", "--"])
+    under_flag(
+        workspace,
+        &["run", "--quiet", "--profile", "sim", "--package", "simulator", "--bin", "sim", "--"],
+    )
 }
 
 /// Cargo with the simulated machine in place of the real one.
@@ -75,9 +81,6 @@ fn under_flag(workspace: &Path, args: &[&str]) -> Command {
     // Everything is compiled anew under the flag, so it must not share a folder with normal builds.
     command.current_dir(workspace).args(&args[..1]);
     command.arg("--target-dir").arg(run::root().join("target/sim")).args(&args[1..]);
-    command.env("CARGO_PROFILE_RELEASE_DEBUG", "0");
-    // The assertions of the code under test are part of what a seed may find.
-    command.env("CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS", "true");
     let flags = std::env::var("RUSTFLAGS").unwrap_or_default();
     command.env("RUSTFLAGS", format!("{flags} --cfg ringccl_sim").trim_start());
     command
