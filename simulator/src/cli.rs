@@ -112,7 +112,8 @@ fn report(tally: &Tally, first: u64, took: Duration) {
         took.as_secs_f64(),
         tally.steps / tally.seeds.max(1)
     );
-    let faults =
-        FAULTS.iter().zip(tally.faults).map(|(name, (all, felt))| format!("{name} {all} ({felt} felt)"));
-    println!("faults: {}", faults.collect::<Vec<_>>().join(", "));
+    for ((name, (all, felt)), longest) in FAULTS.iter().zip(tally.faults).zip(tally.longest) {
+        let longest = longest / 1_000_000;
+        println!("{name:<11} {all:>9} seeds, felt in {felt:>9}, longest simulated run {longest:>6} ms");
+    }
 }

@@ -31,9 +31,8 @@ pub fn run(scenario: &Scenario, trace: usize) -> Outcome {
         Ok(comms) => comms,
         Err(error) => return failed(format!("no communicators: {error}")),
     };
-    // Keeps the segment mapped until the last hidden store has reached it.
-    let keeper = comms[0].abort_handle();
-    let machine = Machine::new(scenario.knobs, scenario.machine_rng(), scenario.fibers(), trace);
+    let segment = comms[0].abort_handle();
+    let machine = Machine::new(scenario.knobs, scenario.machine_rng(), scenario.fibers(), segment, trace);
     let shared = Rc::new(scenario.clone());
     let endings = Rc::new(RefCell::new(Vec::new()));
     endings.borrow_mut().resize_with(scenario.nranks, || Ending::Open);
@@ -55,7 +54,6 @@ pub fn run(scenario: &Scenario, trace: usize) -> Outcome {
     }
     bodies.extend(aborter.map(|handle| -> Body { Box::new(move || AbortHandle::abort(&handle)) }));
     machine.run(bodies);
-    drop(keeper);
     let endings = endings.take();
     let failure = machine.failure().or_else(|| judge(scenario, &machine, &endings).err());
     let felt = |ending: &Ending| !matches!(ending, Ending::Right);

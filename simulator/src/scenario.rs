@@ -63,8 +63,10 @@ pub enum Fault {
     Abort {
         /// The rank.
         rank: usize,
-        /// After how many accesses of all ranks.
-        step: u64,
+        /// When.
+        start: Start,
+        /// A rank that begins so late, in nanoseconds, that the others sleep meanwhile.
+        late: Option<(usize, u64)>,
     },
     /// A rank's program makes other calls than the others.
     Mismatch {
@@ -138,7 +140,10 @@ impl Scenario {
         }
         let stalls = matches!(fault, Fault::Stall { .. });
         config.timeout = Duration::from_nanos(if stalls { STALL_TIMEOUT } else { TIMEOUT });
-        let calls: Vec<Call> = (0..1 + rng.below(10)).map(|_| call(&mut rng, nranks)).collect();
+        // More calls than a journal has entries, now and then; what differs must still be on record.
+        let many = rng.below(8) == 0 && !matches!(fault, Fault::Mismatch { .. });
+        let most = if many { 40 } else { 10 };
+        let calls: Vec<Call> = (0..1 + rng.below(most)).map(|_| call(&mut rng, nranks)).collect();
         if let Fault::Mismatch { index, change, .. } = &mut fault {
             *index = rng.below(calls.len() as u64) as usize;
             *change = different(&mut rng, &calls[*index], nranks);
@@ -178,8 +183,8 @@ impl Scenario {
     /// The ranks' fibers, and that of the aborting thread if there is one.
     pub fn fibers(&self) -> Vec<Fiber> {
         let mut fibers: Vec<Fiber> = (0..self.nranks).map(|rank| self.fiber(rank)).collect();
-        if let Fault::Abort { step, .. } = self.fault {
-            fibers.push(Fiber::new(Start::After(step), None, false));
+        if let Fault::Abort { start, .. } = self.fault {
+            fibers.push(Fiber::new(start, None, false));
         }
         fibers
     }
@@ -190,7 +195,9 @@ impl Scenario {
                 (0, Some((step, Blow::Death { known_after })))
             }
             Fault::Stall { rank: r, step, time } if r == rank => (0, Some((step, Blow::Stall(time)))),
-            Fault::Late { rank: r, time } if r == rank => (time, None),
+            Fault::Late { rank: r, time } | Fault::Abort { late: Some((r, time)), .. } if r == rank => {
+                (time, None)
+            }
             _ => (0, None),
         };
         Fiber::new(Start::At(start), blow, true)
@@ -212,7 +219,11 @@ fn fault(rng: &mut Rng, nranks: usize) -> Fault {
         12..14 => Fault::Stall { rank, step, time: short },
         14 => Fault::Stall { rank, step, time: long },
         15 => Fault::Late { rank, time: short },
-        16 | 17 => Fault::Abort { rank, step: rng.scale(14) },
+        16 => Fault::Abort { rank, start: Start::After(rng.scale(14)), late: None },
+        17 => {
+            let other = rng.below(nranks as u64) as usize;
+            Fault::Abort { rank, start: Start::At(1 + rng.below(short)), late: Some((other, short)) }
+        }
         // Which call differs, and how, is decided when there are calls.
         _ => Fault::Mismatch { rank, index: 0, change: Change::Missing },
     }

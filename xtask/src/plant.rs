@@ -5,6 +5,15 @@ use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// Where a special build of `workspace` goes.
+///
+/// A copy has a folder of its own: cargo tells packages of two workspaces apart by their paths within them, which are
+/// equal, and files by their age. In one folder, the project would run what was last planted in its copy.
+pub(crate) fn build_folder(workspace: &Path, build: &str) -> PathBuf {
+    let is_copy = workspace != run::root();
+    run::root().join("target").join(if is_copy { format!("{build}-copy") } else { build.into() })
+}
+
 /// One replacement.
 #[derive(Debug)]
 pub(crate) struct Edit {

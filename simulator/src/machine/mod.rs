@@ -20,6 +20,7 @@ pub use knobs::{Costs, Knobs, Mode, Policy, Stores};
 use crate::rng::Rng;
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
+use ringccl::comm::AbortHandle;
 use shmring::layout::SegmentHeader;
 use shmring::sim::{self, Pause, Word, World};
 use shmring::sync::Ordering;
@@ -50,22 +51,22 @@ pub struct Machine {
     state: RefCell<State>,
     /// The moment that simulated time counts from.
     base: Instant,
+    /// Held for its `Drop`: it keeps the segment mapped until the last hidden store has reached it.
+    _segment: AbortHandle,
 }
 
 impl Machine {
     /// A machine for `fibers`; `trace` is how many events it remembers.
     ///
-    /// The segment that this thread has made last is the one that the fibers share.
-    pub fn new(knobs: Knobs, rng: Rng, fibers: Vec<Fiber>, trace: usize) -> Rc<Self> {
+    /// `segment` is a handle on the segment that this thread has made last; it is the one that the fibers share.
+    pub fn new(knobs: Knobs, rng: Rng, fibers: Vec<Fiber>, segment: AbortHandle, trace: usize) -> Rc<Self> {
         let mut state = State::new(knobs, rng, fibers);
         state.abort_address = sim::last_mapped().map(|(base, _)| base + SegmentHeader::ABORT_OFFSET);
         state.trace = (trace > 0).then(|| Trace::new(trace));
-        Rc::new(Self { state: RefCell::new(state), base: Instant::now() })
+        Rc::new(Self { state: RefCell::new(state), base: Instant::now(), _segment: segment })
     }
 
     /// Runs one body per fiber until all have ended or something is wrong.
-    ///
-    /// The memory that the bodies share must stay until this returns: hidden stores reach it late.
     pub fn run(self: &Rc<Self>, bodies: Vec<Body>) {
         let mut fibers: Vec<_> =
             bodies.into_iter().enumerate().map(|(index, body)| self.start(index, body)).collect();

@@ -338,7 +338,7 @@ impl State {
     pub(super) fn read(&self, word: Word) -> u64 {
         let buffer = &self.fibers[self.current].buffer;
         let own = if buffer.is_empty() { None } else { buffer.forward(word) };
-        // SAFETY: the word comes from a reference that its fiber holds, so it is mapped; all fibers share this thread.
+        // SAFETY: words lie in the segment, which the machine keeps mapped; all fibers share this thread.
         own.unwrap_or_else(|| unsafe { word.read() })
     }
 
@@ -420,7 +420,7 @@ impl State {
     fn show(&mut self, fiber: usize, pending: Pending) {
         self.hidden -= 1;
         self.note_of(fiber, What::Visible(pending.word, pending.value));
-        // SAFETY: the segment outlives the run (see `Machine::run`); all fibers share this thread.
+        // SAFETY: as in `read`.
         unsafe { pending.word.write(pending.value) };
     }
 }

@@ -78,9 +78,9 @@ fn simulator(workspace: &Path) -> Command {
 /// Cargo with the simulated machine in place of the real one.
 fn under_flag(workspace: &Path, args: &[&str]) -> Command {
     let mut command = run::cargo();
-    // Everything is compiled anew under the flag, so it must not share a folder with normal builds.
     command.current_dir(workspace).args(&args[..1]);
-    command.arg("--target-dir").arg(run::root().join("target/sim")).args(&args[1..]);
+    // Everything is compiled anew under the flag, so it must not share a folder with normal builds.
+    command.arg("--target-dir").arg(crate::plant::build_folder(workspace, "sim")).args(&args[1..]);
     let flags = std::env::var("RUSTFLAGS").unwrap_or_default();
     command.env("RUSTFLAGS", format!("{flags} --cfg ringccl_sim").trim_start());
     command

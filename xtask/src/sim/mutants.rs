@@ -25,6 +25,7 @@ const FUTEX: &str = "shmring/src/futex.rs";
 const SEGMENT: &str = "shmring/src/segment/mod.rs";
 const EXECUTOR: &str = "runtime/src/executor/mod.rs";
 const HEALTH: &str = "runtime/src/comm/health.rs";
+const DESCRIPTOR: &str = "runtime/src/comm/descriptor.rs";
 const RUN: &str = "runtime/src/comm/run.rs";
 
 /// Where a poll tells sleeping peers what it has done.
@@ -122,6 +123,16 @@ pub(super) const ALL: &[Mutant] = &[
             "    let word = segment.header().abort(verdict.to_word());\n    segment.ring_all();\n",
             "    let word = segment.header().abort(verdict.to_word());\n",
         )],
+    ),
+    mutant(
+        "descriptors are compared one operation late",
+        "off",
+        &[edit(HEALTH, ".max(1)..=seqno {", ".max(1)..seqno {")],
+    ),
+    mutant(
+        "messages of different calls carry the same stamp",
+        "off",
+        &[edit(DESCRIPTOR, "Stamp(((mixed ^ seqno)", "Stamp(((seqno)")],
     ),
     mutant(
         "the publisher looks at sleepers without a fence",
