@@ -26,8 +26,7 @@ pub enum Ending {
 /// Runs the scenario as the rank of `comm`. What is wrong with a result is an `Err`.
 pub fn run(scenario: &Scenario, mut comm: Communicator) -> Result<Ending, String> {
     let calls = scenario.calls_of(comm.rank());
-    for (number, (index, call)) in calls.iter().enumerate() {
-        let index = *index;
+    for (index, call) in calls.iter().enumerate() {
         let outcome = match call.dtype {
             DType::F32 => execute::<f32>(&mut comm, call, index),
             DType::F64 => execute::<f64>(&mut comm, call, index),
@@ -38,7 +37,7 @@ pub fn run(scenario: &Scenario, mut comm: Communicator) -> Result<Ending, String
         }?;
         if let Err(error) = outcome {
             let stays = comm.barrier().is_err();
-            return Ok(Ending::Failed { call: number, error, stays });
+            return Ok(Ending::Failed { call: index, error, stays });
         }
     }
     Ok(match comm.finalize() {

@@ -31,7 +31,7 @@ pub fn run(scenario: &Scenario, trace: usize) -> Outcome {
         Ok(comms) => comms,
         Err(error) => return failed(format!("no communicators: {error}")),
     };
-    let segment = comms[0].abort_handle();
+    let segment = Box::new(comms[0].abort_handle());
     let machine = Machine::new(scenario.knobs, scenario.machine_rng(), scenario.fibers(), segment, trace);
     let shared = Rc::new(scenario.clone());
     let endings = Rc::new(RefCell::new(Vec::new()));

@@ -152,12 +152,13 @@ impl Scenario {
         Self { seed, nranks, config, calls, knobs, fault }
     }
 
-    /// What a rank calls: each call with its number, by which its values are made.
-    pub fn calls_of(&self, rank: usize) -> Vec<(usize, Call)> {
-        let mut calls: Vec<(usize, Call)> = self.calls.iter().copied().enumerate().collect();
+    /// What a rank calls. Its values follow from the call's place in this list: two ranks that differ before agree on
+    /// the values of an operation that they call alike.
+    pub fn calls_of(&self, rank: usize) -> Vec<Call> {
+        let mut calls = self.calls.clone();
         match self.fault {
             Fault::Mismatch { rank: culprit, index, change } if culprit == rank => match change {
-                Change::Other(call) => calls[index].1 = call,
+                Change::Other(call) => calls[index] = call,
                 Change::Missing => drop(calls.remove(index)),
                 Change::Twice => calls.insert(index, calls[index]),
             },
@@ -170,7 +171,7 @@ impl Scenario {
     pub fn first_difference(&self) -> Option<u64> {
         let Fault::Mismatch { rank, .. } = self.fault else { return None };
         let (wrong, right) = (self.calls_of(rank), self.calls_of((rank + 1) % self.nranks));
-        let same = wrong.iter().zip(&right).take_while(|((_, a), (_, b))| a.matches(b));
+        let same = wrong.iter().zip(&right).take_while(|(a, b)| a.matches(b));
         // Finalize is an operation, too.
         Some(same.count() as u64 + 1)
     }

@@ -20,11 +20,11 @@ pub use knobs::{Costs, Knobs, Mode, Policy, Stores};
 use crate::rng::Rng;
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
-use ringccl::comm::AbortHandle;
 use shmring::layout::SegmentHeader;
 use shmring::sim::{self, Pause, Word, World};
 use shmring::sync::Ordering;
 use state::{Lent, State, Turn};
+use std::any::Any;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
@@ -52,14 +52,14 @@ pub struct Machine {
     /// The moment that simulated time counts from.
     base: Instant,
     /// Held for its `Drop`: it keeps the segment mapped until the last hidden store has reached it.
-    _segment: AbortHandle,
+    _segment: Box<dyn Any>,
 }
 
 impl Machine {
     /// A machine for `fibers`; `trace` is how many events it remembers.
     ///
-    /// `segment` is a handle on the segment that this thread has made last; it is the one that the fibers share.
-    pub fn new(knobs: Knobs, rng: Rng, fibers: Vec<Fiber>, segment: AbortHandle, trace: usize) -> Rc<Self> {
+    /// `segment` keeps the segment that this thread has made last; it is the one that the fibers share.
+    pub fn new(knobs: Knobs, rng: Rng, fibers: Vec<Fiber>, segment: Box<dyn Any>, trace: usize) -> Rc<Self> {
         let mut state = State::new(knobs, rng, fibers);
         state.abort_address = sim::last_mapped().map(|(base, _)| base + SegmentHeader::ABORT_OFFSET);
         state.trace = (trace > 0).then(|| Trace::new(trace));
@@ -198,7 +198,7 @@ impl Machine {
     }
 }
 
-fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a message").into()
 }
@@ -342,3 +342,6 @@ impl World for Machine {
         self.state.borrow().fibers[member as usize].stalled_until.is_some()
     }
 }
+
+#[cfg(test)]
+mod tests;
