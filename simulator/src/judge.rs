@@ -21,10 +21,15 @@ pub fn judge(scenario: &Scenario, machine: &Machine, endings: &[Ending]) -> Resu
     }
     let limit = match scenario.fault {
         Fault::None | Fault::Mismatch { .. } => WHOLE_RUN,
-        Fault::Death { rank, .. } => machine.fate(rank).0.map_or(WHOLE_RUN, |at| at + REACTION),
+        Fault::Death { rank, second, .. } => {
+            let struck = [Some(rank), second.map(|(rank, _)| rank)].into_iter().flatten();
+            let last = struck.filter_map(|rank| machine.fate(rank).0).max();
+            last.map_or(WHOLE_RUN, |at| at + REACTION)
+        }
         Fault::Abort { .. } => machine.fate(scenario.nranks).1.map_or(WHOLE_RUN, |at| at + REACTION),
         Fault::Stall { time, .. } | Fault::Late { time, .. } => time + WHOLE_RUN,
     };
+    let limit = limit + scenario.pause.map_or(0, |(.., time)| time);
     for rank in 0..scenario.nranks {
         let ended = machine.fate(rank).1.unwrap_or(0);
         if ended > limit {
@@ -42,8 +47,7 @@ fn allowed(scenario: &Scenario, rank: usize, ending: &Ending, all: &[Ending]) ->
         }
         Ending::Right => return Ok(()),
         Ending::Open => {
-            let dead = matches!(scenario.fault, Fault::Death { rank: dead, .. } if dead == rank);
-            return if dead { Ok(()) } else { Err(format!("rank {rank} never returned")) };
+            return if dies(scenario, rank) { Ok(()) } else { Err(format!("rank {rank} never returned")) };
         }
         Ending::Failed { call, error, stays: false } => {
             return Err(format!("rank {rank}: call {call} failed and the next did not: {error}"));
@@ -51,7 +55,9 @@ fn allowed(scenario: &Scenario, rank: usize, ending: &Ending, all: &[Ending]) ->
         Ending::Failed { call, error, .. } => (call, error),
     };
     let right = match (scenario.fault, error) {
-        (Fault::Death { rank: culprit, .. }, Error::PeerGone { dead, .. }) => *dead as usize == culprit,
+        (Fault::Death { .. }, Error::PeerGone { dead, .. }) => {
+            dies(scenario, *dead as usize) && all.iter().filter_map(dead_named).all(|named| named == *dead)
+        }
         (Fault::Abort { rank: culprit, .. }, Error::Aborted { by, reason, .. }) => {
             *by as usize == culprit && reason.contains("called abort")
         }
@@ -70,4 +76,22 @@ fn allowed(scenario: &Scenario, rank: usize, ending: &Ending, all: &[Ending]) ->
         _ => false,
     };
     if right { Ok(()) } else { Err(format!("rank {rank}: call {call} returned: {error}")) }
+}
+
+/// Whether a rank may die.
+fn dies(scenario: &Scenario, rank: usize) -> bool {
+    match scenario.fault {
+        Fault::Death { rank: first, second, .. } => {
+            first == rank || second.is_some_and(|(second, _)| second == rank)
+        }
+        _ => false,
+    }
+}
+
+/// The rank that an ending calls dead.
+fn dead_named(ending: &Ending) -> Option<u32> {
+    match ending {
+        Ending::Failed { error: Error::PeerGone { dead, .. }, .. } => Some(*dead),
+        _ => None,
+    }
 }

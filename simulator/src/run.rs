@@ -88,8 +88,8 @@ pub fn explain(seed: u64, mode: Mode, failure: &str) -> String {
 
 /// The scenario in words.
 pub fn describe(text: &mut String, scenario: &Scenario) {
-    let Scenario { nranks, config, knobs, fault, .. } = scenario;
-    let _ = writeln!(text, "{nranks} ranks, fault: {fault:?}");
+    let Scenario { nranks, config, knobs, fault, pause, .. } = scenario;
+    let _ = writeln!(text, "{nranks} ranks, fault: {fault:?}, pause beside it: {pause:?}");
     let _ = writeln!(
         text,
         "chunk {} B, channels {}, algorithm {:?}, protocol {:?}",

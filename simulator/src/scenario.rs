@@ -42,6 +42,8 @@ pub enum Fault {
         step: u64,
         /// How long its end takes, in nanoseconds.
         known_after: u64,
+        /// Another rank that dies, and at which access.
+        second: Option<(usize, u64)>,
     },
     /// A rank does not run for a while, as after SIGSTOP.
     Stall {
@@ -113,6 +115,8 @@ pub struct Scenario {
     pub knobs: Knobs,
     /// What goes wrong.
     pub fault: Fault,
+    /// A rank that stops beside that, at which access, and for how many nanoseconds: never long enough to matter.
+    pub pause: Option<(usize, u64, u64)>,
 }
 
 /// Nanoseconds of a millisecond.
@@ -149,7 +153,9 @@ impl Scenario {
             *change = different(&mut rng, &calls[*index], nranks);
         }
         let knobs = Knobs::random(&mut Rng::new(seed, 2), mode, nranks);
-        Self { seed, nranks, config, calls, knobs, fault }
+        let pause =
+            (rng.below(5) == 0).then(|| (rng.below(nranks as u64) as usize, rng.scale(12), rng.scale(27)));
+        Self { seed, nranks, config, calls, knobs, fault, pause }
     }
 
     /// What a rank calls. Its values follow from the call's place in this list: two ranks that differ before agree on
@@ -191,15 +197,20 @@ impl Scenario {
     }
 
     fn fiber(&self, rank: usize) -> Fiber {
+        let paused = self.pause.filter(|(r, ..)| *r == rank);
+        let pause = paused.map(|(_, step, time)| (step, Blow::Stall(time)));
         let (start, blow) = match self.fault {
-            Fault::Death { rank: r, step, known_after } if r == rank => {
+            Fault::Death { rank: r, step, known_after, .. } if r == rank => {
+                (0, Some((step, Blow::Death { known_after })))
+            }
+            Fault::Death { second: Some((r, step)), known_after, .. } if r == rank => {
                 (0, Some((step, Blow::Death { known_after })))
             }
             Fault::Stall { rank: r, step, time } if r == rank => (0, Some((step, Blow::Stall(time)))),
             Fault::Late { rank: r, time } | Fault::Abort { late: Some((r, time)), .. } if r == rank => {
-                (time, None)
+                (time, pause)
             }
-            _ => (0, None),
+            _ => (0, pause),
         };
         Fiber::new(Start::At(start), blow, true)
     }
@@ -216,7 +227,11 @@ fn fault(rng: &mut Rng, nranks: usize) -> Fault {
     let (known_after, short, long) = (rng.below(5 * MS), rng.scale(27), 1600 * MS + rng.below(900 * MS));
     match rng.below(20) {
         0..8 => Fault::None,
-        8..12 => Fault::Death { rank, step, known_after },
+        8..12 => {
+            let other = (rank + 1 + rng.below(nranks as u64 - 1) as usize) % nranks;
+            let second = (nranks > 2 && rng.below(4) == 0).then(|| (other, rng.scale(12)));
+            Fault::Death { rank, step, known_after, second }
+        }
         12..14 => Fault::Stall { rank, step, time: short },
         14 => Fault::Stall { rank, step, time: long },
         15 => Fault::Late { rank, time: short },
