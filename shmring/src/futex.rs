@@ -52,6 +52,10 @@ mod kernel {
     use super::{Duration, FutexWord};
 
     pub(super) fn wait(futex: &FutexWord, seen: u32, timeout: Duration) {
+        #[cfg(ringccl_sim)]
+        if crate::sim::with(|world| world.futex_wait(futex.word.word(), seen, timeout)).is_some() {
+            return;
+        }
         let time = libc::timespec {
             tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
             tv_nsec: timeout.subsec_nanos().into(),
@@ -64,6 +68,10 @@ mod kernel {
     }
 
     pub(super) fn wake_all(futex: &FutexWord) {
+        #[cfg(ringccl_sim)]
+        if crate::sim::with(|world| world.futex_wake(futex.word.word())).is_some() {
+            return;
+        }
         // SAFETY: the word is a live, aligned u32; FUTEX_WAKE does not access its value.
         unsafe { libc::syscall(libc::SYS_futex, futex.word.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
     }

@@ -38,6 +38,8 @@ pub mod protocol;
 pub mod ring;
 #[cfg(not(loom))]
 pub mod segment;
+#[cfg(ringccl_sim)]
+pub mod sim;
 pub mod sync;
 pub mod wait;
 

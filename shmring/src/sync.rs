@@ -1,4 +1,5 @@
-//! The only file that names atomics, cells and spin hints: the real ones, or loom's under `--cfg loom`.
+//! The only file that names atomics, cells and spin hints: the real ones, loom's under `--cfg loom`, or those of a
+//! simulated machine under `--cfg ringccl_sim` (see `sim`).
 //!
 //! Everything two threads or two processes share is one of the types re-exported here, so that a model
 //! checker sees each access. Payload is made of [`PayloadWord`]s: plain memory in a mapping, a tracked cell
@@ -7,12 +8,28 @@
 
 #[cfg(loom)]
 pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-#[cfg(not(loom))]
+#[cfg(not(any(loom, ringccl_sim)))]
 pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+#[cfg(ringccl_sim)]
+pub use crate::sim::atomics::{AtomicU32, AtomicU64, fence};
+#[cfg(ringccl_sim)]
+use crate::sim::{self, Pause, payload};
+#[cfg(ringccl_sim)]
+pub use std::sync::atomic::Ordering;
+/// What a simulated machine is built on, and what threads outside of one use.
+#[cfg(ringccl_sim)]
+pub(crate) mod real {
+    pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, fence};
+}
 
 /// Tells the processor that this thread only waits for another.
 #[inline]
 pub fn spin_hint() {
+    #[cfg(ringccl_sim)]
+    if sim::with(|world| world.pause(Pause::Spin)).is_some() {
+        return;
+    }
     #[cfg(not(loom))]
     std::hint::spin_loop();
     #[cfg(loom)]
@@ -35,6 +52,10 @@ pub fn prefetch_for_write<T>(line: &T) {
 /// Gives the core to another runnable thread.
 #[inline]
 pub fn yield_core() {
+    #[cfg(ringccl_sim)]
+    if sim::with(|world| world.pause(Pause::Yield)).is_some() {
+        return;
+    }
     #[cfg(not(loom))]
     std::thread::yield_now();
     #[cfg(loom)]
@@ -45,7 +66,7 @@ pub fn yield_core() {
 #[cfg(not(loom))]
 #[derive(Debug)]
 #[repr(transparent)]
-pub struct PayloadWord(std::cell::UnsafeCell<u64>);
+pub struct PayloadWord(pub(crate) std::cell::UnsafeCell<u64>);
 
 /// Eight bytes of payload, of which loom tracks each access.
 #[cfg(loom)]
@@ -75,13 +96,19 @@ impl PayloadWord {
 /// - `f` reads at most `8 * words.len()` bytes and does not keep the pointer.
 #[inline]
 pub unsafe fn read_words<R>(words: &[PayloadWord], f: impl FnOnce(*const u8) -> R) -> R {
-    #[cfg(not(loom))]
-    return f(words.as_ptr().cast());
     #[cfg(loom)]
     {
         // SAFETY: the caller vouches for the turn; loom itself reports a violation.
         let copy: Vec<u64> = words.iter().map(|w| w.0.with(|p| unsafe { *p })).collect();
         f(copy.as_ptr().cast())
+    }
+    #[cfg(not(loom))]
+    {
+        #[cfg(ringccl_sim)]
+        if let Some(copy) = payload::load(words) {
+            return f(copy.as_ptr().cast());
+        }
+        f(words.as_ptr().cast())
     }
 }
 
@@ -92,8 +119,6 @@ pub unsafe fn read_words<R>(words: &[PayloadWord], f: impl FnOnce(*const u8) -> 
 /// - `f` writes at most `8 * words.len()` bytes and does not keep the pointer.
 #[inline]
 pub unsafe fn write_words<R>(words: &[PayloadWord], f: impl FnOnce(*mut u8) -> R) -> R {
-    #[cfg(not(loom))]
-    return f(words.as_ptr().cast_mut().cast());
     #[cfg(loom)]
     {
         // SAFETY: the caller vouches for the turn; loom itself reports a violation.
@@ -105,4 +130,39 @@ pub unsafe fn write_words<R>(words: &[PayloadWord], f: impl FnOnce(*mut u8) -> R
         }
         result
     }
+    #[cfg(not(loom))]
+    {
+        #[cfg(ringccl_sim)]
+        if let Some(before) = payload::peek(words) {
+            let mut after = before.clone();
+            let result = f(after.as_mut_ptr().cast());
+            payload::store_changes(words, &before, &after);
+            return result;
+        }
+        f(words.as_ptr().cast_mut().cast())
+    }
+}
+
+/// As [`read_words`] or, with `write`, as [`write_words`], but the pointer may be used until [`give_back`].
+///
+/// # Safety
+/// - It is this side's turn on the words until `give_back`, which comes before the release that ends the turn.
+/// - `f` and whoever gets the pointer from it stay within `8 * words.len()` bytes, and write only with `write`.
+#[inline]
+pub unsafe fn lend_words<R>(words: &[PayloadWord], write: bool, f: impl FnOnce(*mut u8) -> R) -> R {
+    #[cfg(ringccl_sim)]
+    if let Some(copy) = payload::lend(words, write) {
+        return f(copy);
+    }
+    // SAFETY: the caller's contract; outside of a simulation the pointer is the words' own address.
+    unsafe { if write { write_words(words, f) } else { read_words(words, |from| f(from.cast_mut())) } }
+}
+
+/// Ends the use of the pointer that [`lend_words`] gave for `words`; nothing happens outside of a simulation.
+#[inline]
+pub fn give_back(words: &[PayloadWord]) {
+    #[cfg(ringccl_sim)]
+    sim::with(|world| world.give_back(words.as_ptr().addr()));
+    #[cfg(not(ringccl_sim))]
+    let _ = words;
 }

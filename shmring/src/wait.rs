@@ -50,6 +50,10 @@ impl WaitPolicy {
 
 /// Cores that this process may use: affinity and cgroup quota, not the machine's count.
 pub fn usable_cores() -> usize {
+    #[cfg(ringccl_sim)]
+    if let Some(cores) = crate::sim::with(|world| world.cores()) {
+        return cores;
+    }
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 

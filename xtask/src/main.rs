@@ -5,8 +5,10 @@ mod fuzz;
 mod kill;
 mod litmus;
 mod loom;
+mod plant;
 mod run;
 mod settings;
+mod sim;
 mod test;
 mod tidy;
 
@@ -35,6 +37,8 @@ enum Command {
     Loom(loom::Options),
     /// Hostile bytes for sockets, files and shared memory, guided by coverage
     Fuzz(fuzz::Options),
+    /// Communicators in one thread under a seeded scheduler, with faults
+    Sim(sim::Options),
     /// Hardware checks of what model checking does not see
     Litmus(litmus::Options),
     /// Jobs that lose a rank in the middle of an operation, many times
@@ -60,6 +64,7 @@ fn execute(command: &Command) -> anyhow::Result<()> {
         Command::Settings(options) => settings::run(options),
         Command::Loom(options) => loom::run(options),
         Command::Fuzz(options) => fuzz::run(options),
+        Command::Sim(options) => sim::run(options),
         Command::Litmus(options) => litmus::run(options),
         Command::Kill(options) => kill::run(options),
     }

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: every check and test, cheap ones first, the unit and integration tests last.
 
 use crate::run::{self, Shown};
-use crate::{fuzz, litmus, loom, tidy};
+use crate::{fuzz, litmus, loom, sim, tidy};
 use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::process::Command;
@@ -37,6 +37,7 @@ const STEPS: &[Step] = &[
     ("loom", || counted(loom::checks()?, libtest)),
     ("loom mutants", mutants),
     ("fuzz", fuzz_smoke),
+    ("simulator", || counted(sim::checks()?, libtest)),
     ("litmus", || litmus::smoke().map(|()| Outcome::Checked)),
     ("bench smoke", bench_smoke),
     ("nextest", nextest),
@@ -91,6 +92,7 @@ fn clippy() -> Result<Outcome> {
     let lint = ["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"];
     run::show(run::cargo().args(lint))?;
     loom::clippy()?;
+    sim::clippy()?;
     Ok(Outcome::Checked)
 }
 

@@ -47,11 +47,19 @@ impl Peers {
 
     /// Whether a rank lives in the calling process.
     pub(crate) fn is_own(&self, rank: u32) -> bool {
+        #[cfg(ringccl_sim)]
+        if let Some(running) = shmring::sim::with(|world| world.running()) {
+            return running == rank;
+        }
         self.pid(rank) == std::process::id()
     }
 
     /// The ranks whose processes have ended, in order.
     pub(crate) fn gone(&mut self) -> Vec<u32> {
+        #[cfg(ringccl_sim)]
+        if let Some(ended) = shmring::sim::with(|world| world.ended()) {
+            return ended;
+        }
         for (member, watch) in self.members.iter().zip(&mut self.watches) {
             if matches!(watch, Watch::Unknown) {
                 *watch = open(member);
@@ -85,6 +93,10 @@ impl Peers {
 
     /// Waits until a rank's process has ended, for `limit` at most.
     pub(crate) fn wait_gone(&mut self, rank: u32, limit: Duration) {
+        #[cfg(ringccl_sim)]
+        if shmring::sim::with(|world| simulated_wait(world, rank, limit)).is_some() {
+            return;
+        }
         let watch = &mut self.watches[rank as usize];
         if matches!(watch, Watch::Unknown) {
             *watch = open(&self.members[rank as usize]);
@@ -102,10 +114,23 @@ impl Peers {
 
     /// Whether a rank's process has been stopped by a signal or a debugger.
     pub(crate) fn is_stopped(&self, rank: u32) -> bool {
+        #[cfg(ringccl_sim)]
+        if let Some(stopped) = shmring::sim::with(|world| world.is_stopped(rank)) {
+            return stopped;
+        }
         let stat = std::fs::read(format!("/proc/{}/stat", self.pid(rank))).unwrap_or_default();
         // The state follows the command's name, which may hold any bytes but ends with the last parenthesis.
         let state = stat.iter().rposition(|byte| *byte == b')').and_then(|at| stat.get(at + 2));
         is_running(&self.members[rank as usize]) && matches!(state, Some(b'T' | b't'))
+    }
+}
+
+/// Ranks of a simulation share a process, so the simulation says whose life has ended.
+#[cfg(ringccl_sim)]
+fn simulated_wait(world: &dyn shmring::sim::World, rank: u32, limit: Duration) {
+    let end = world.now() + limit;
+    while world.now() < end && !world.ended().contains(&rank) {
+        world.sleep(limit / 20);
     }
 }
 

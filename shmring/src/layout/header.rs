@@ -91,6 +91,10 @@ pub struct SegmentHeader {
 pub(crate) struct Line<T>(pub(crate) T);
 
 impl SegmentHeader {
+    /// Where the reason why the job has ended lies in the header.
+    #[cfg(ringccl_sim)]
+    pub const ABORT_OFFSET: usize = std::mem::offset_of!(Self, abort);
+
     /// The header of zeroed memory.
     pub fn new() -> Self {
         Self {

@@ -4,7 +4,7 @@ use super::{RingMemory, take_role};
 use crate::error::Error;
 use crate::layout::ReceiverLine;
 use crate::protocol::{Protocol, Reading, Stamp, read_lines};
-use crate::sync::{Ordering, PayloadWord, read_words};
+use crate::sync::{Ordering, PayloadWord, give_back, lend_words};
 
 /// One receiver of a ring. `Send`, not `Clone`: the type is the role.
 #[derive(Debug)]
@@ -81,7 +81,7 @@ impl Receiver {
         debug_assert!(self.tail_cache > self.head, "read of a slot that was not posted");
         let slot: &[PayloadWord] = self.ring.simple_slot(self.head);
         // SAFETY: the slot is ours until `release` (rule 2); the caller keeps `f` inside it.
-        unsafe { read_words(slot, |from| f(from, size_of_val(slot))) }
+        unsafe { lend_words(slot, false, |from| f(from.cast_const(), size_of_val(slot))) }
     }
 
     /// Copies the lines of the next LL or LL128 message that have arrived to `to`; true when all `len` bytes
@@ -122,6 +122,7 @@ impl Receiver {
     #[inline]
     pub fn release(&mut self, protocol: Protocol) {
         self.reading = Reading::default();
+        give_back(self.ring.simple_slot(self.head));
         self.carried[protocol as usize] += 1;
         self.head += 1;
         // ORDERING: Release pairs with the Acquire in `Sender::reload_heads`: our reads of the slot come

@@ -3,7 +3,7 @@
 use super::{RingMemory, take_role};
 use crate::error::Error;
 use crate::protocol::{Protocol, Stamp, write_lines};
-use crate::sync::{Ordering, PayloadWord, prefetch_for_write, write_words};
+use crate::sync::{Ordering, PayloadWord, give_back, lend_words, prefetch_for_write};
 
 /// The one sender of a ring. `Send`, not `Clone`: the type is the role.
 #[derive(Debug)]
@@ -120,7 +120,7 @@ impl Sender {
         assert!(self.tail - self.head_cache < u64::from(self.ring.geometry.slots), "write without credit");
         let slot: &[PayloadWord] = self.ring.simple_slot(self.tail);
         // SAFETY: credit makes the slot ours until `post` (rule 2); the caller keeps `f` inside it.
-        unsafe { write_words(slot, |to| f(to, size_of_val(slot))) }
+        unsafe { lend_words(slot, true, |to| f(to, size_of_val(slot))) }
     }
 
     /// Publishes the slot that [`Sender::write_slot`] filled, as one Simple message.
@@ -132,6 +132,7 @@ impl Sender {
             self.tail - self.head_cache < u64::from(self.ring.geometry.slots),
             "post without credit"
         );
+        give_back(self.ring.simple_slot(self.tail));
         let line = self.ring.sender_line();
         // ORDERING: Relaxed; the tail's Release publishes it. The slot is ours, so nobody looks at its stamp.
         line.stamps[self.ring.slot_index(self.tail)].store(stamp.0, Ordering::Relaxed);

@@ -62,6 +62,8 @@ impl Segment {
     pub fn in_memory(geometry: &Geometry) -> Result<Vec<Self>, Error> {
         geometry.validate()?;
         let mapping = Arc::new(Mapping::in_memory(geometry.total_bytes())?);
+        #[cfg(ringccl_sim)]
+        crate::sim::mapped(mapping.at::<u8>(0).as_ptr().addr(), geometry);
         let views = (0..geometry.members).map(|member| {
             let mapping = Arc::<Mapping>::clone(&mapping);
             let segment = Self { mapping, geometry: *geometry, member, _name: None };

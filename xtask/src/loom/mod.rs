@@ -56,7 +56,7 @@ fn under_loom(workspace: &Path, args: &[&str]) -> Command {
     let mut command = run::cargo();
     command.current_dir(workspace).args(args);
     // Everything is compiled anew under the flag, so it must not share a folder with normal builds.
-    command.arg("--target-dir").arg(run::root().join("target/loom"));
+    command.arg("--target-dir").arg(crate::plant::build_folder(workspace, "loom"));
     // Line tables would take as long to link as the checks take to build.
     command.env("CARGO_PROFILE_RELEASE_DEBUG", "0");
     let flags = std::env::var("RUSTFLAGS").unwrap_or_default();

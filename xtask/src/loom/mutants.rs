@@ -2,6 +2,8 @@
 //!
 //! `docs/memory-model.md` names these mutants beside the orderings they guard.
 
+use crate::plant::{Edit, edit};
+
 /// One weakening.
 #[derive(Debug)]
 pub(super) struct Mutant {
@@ -11,18 +13,6 @@ pub(super) struct Mutant {
     pub(super) test: (&'static str, &'static str),
     /// Replacements, applied in order. Each `find` must occur exactly once in its file.
     pub(super) edits: &'static [Edit],
-}
-
-/// One replacement.
-#[derive(Debug)]
-pub(super) struct Edit {
-    pub(super) file: &'static str,
-    pub(super) find: &'static str,
-    pub(super) replace: &'static str,
-}
-
-const fn edit(file: &'static str, find: &'static str, replace: &'static str) -> Edit {
-    Edit { file, find, replace }
 }
 
 const SENDER: &str = "shmring/src/ring/sender.rs";

@@ -1,10 +1,9 @@
 //! Planting weakenings in a copy of the code, one after the other, and running the test that must fail.
 
-use super::mutants::{ALL, Edit, Mutant};
+use super::mutants::{ALL, Mutant};
+use crate::plant::WorkspaceCopy;
 use crate::run::{self, Watched};
 use anyhow::{Context, Result, bail};
-use std::fs;
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// The folders whose copies are changed.
@@ -21,9 +20,9 @@ pub(super) fn run(only: &str) -> Result<usize> {
     if chosen.is_empty() {
         bail!("no mutant's name contains `{only}`; see xtask/src/loom/mutants.rs");
     }
-    let copy = Copy::make()?;
+    let copy = WorkspaceCopy::make("mutants", &COPIED)?;
     let start = Instant::now();
-    let unchanged = run::watch(&mut super::tests(&copy.folder), DEADLINE * 3)?;
+    let unchanged = run::watch(&mut super::tests(copy.folder()), DEADLINE * 3)?;
     if !unchanged.status.is_some_and(|status| status.success()) {
         bail!("the unchanged copy must pass, and did not:\n{}", unchanged.output);
     }
@@ -32,7 +31,7 @@ pub(super) fn run(only: &str) -> Result<usize> {
     let mut survivors = Vec::new();
     for &mutant in &chosen {
         let start = Instant::now();
-        let found = copy.try_mutant(mutant).with_context(|| format!("mutant `{}`", mutant.name))?;
+        let found = try_mutant(&copy, mutant).with_context(|| format!("mutant `{}`", mutant.name))?;
         let how = found.as_deref().unwrap_or("SURVIVED");
         let test = format!("{}::{}", mutant.test.0, mutant.test.1);
         println!("{:<54} {test:<28} {:>5.1}s  {how}", mutant.name, start.elapsed().as_secs_f64());
@@ -46,46 +45,13 @@ pub(super) fn run(only: &str) -> Result<usize> {
     Ok(chosen.len())
 }
 
-/// A workspace of the copied folders.
-struct Copy {
-    folder: PathBuf,
-}
-
-impl Copy {
-    fn make() -> Result<Self> {
-        let root = run::root();
-        let folder = root.join("target/mutants");
-        if folder.exists() {
-            fs::remove_dir_all(&folder).context("cannot clear target/mutants")?;
-        }
-        for name in COPIED {
-            copy_folder(&root.join(name), &folder.join(name))?;
-        }
-        let manifest = fs::read_to_string(root.join("Cargo.toml"))?;
-        fs::write(folder.join("Cargo.toml"), only_copied_members(&manifest)?)?;
-        fs::copy(root.join("Cargo.lock"), folder.join("Cargo.lock"))?;
-        Ok(Self { folder })
-    }
-
-    /// Plants one mutant, runs its test, takes the mutant out again. Returns how the test failed, if it did.
-    fn try_mutant(&self, mutant: &Mutant) -> Result<Option<String>> {
-        let mut originals: Vec<(PathBuf, String)> = Vec::new();
-        for edit in mutant.edits {
-            let path = self.folder.join(edit.file);
-            let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", edit.file))?;
-            fs::write(&path, apply(edit, &text)?)?;
-            originals.push((path, text));
-        }
-        let (file, function) = mutant.test;
-        let mut command = super::tests(&self.folder);
-        command.args(["--test", file, "--", "--exact", function]);
-        let watched = run::watch(&mut command, DEADLINE)?;
-        // In reverse, so that the first text of a file that was changed twice is the one that stays.
-        for (path, text) in originals.into_iter().rev() {
-            fs::write(path, text)?;
-        }
-        judge(&watched, function)
-    }
+/// Plants one mutant, runs its test, takes the mutant out again. Returns how the test failed, if it did.
+fn try_mutant(copy: &WorkspaceCopy, mutant: &Mutant) -> Result<Option<String>> {
+    let (file, function) = mutant.test;
+    let mut command = super::tests(copy.folder());
+    command.args(["--test", file, "--", "--exact", function]);
+    let watched = copy.with(mutant.edits, || run::watch(&mut command, DEADLINE))??;
+    judge(&watched, function)
 }
 
 /// How the test failed; `None` if it passed.
@@ -120,54 +86,9 @@ fn first_panic(output: &str) -> String {
     message.chars().take(60).collect()
 }
 
-fn apply(edit: &Edit, text: &str) -> Result<String> {
-    let found = text.matches(edit.find).count();
-    if found != 1 {
-        bail!(
-            "{}: expected once, found {found} times: `{}`; adapt xtask/src/loom/mutants.rs",
-            edit.file,
-            edit.find
-        );
-    }
-    Ok(text.replacen(edit.find, edit.replace, 1))
-}
-
-/// The root manifest with only the copied folders as members.
-fn only_copied_members(manifest: &str) -> Result<String> {
-    let start = manifest.find("members = [").context("the root Cargo.toml has no `members = [`")?;
-    let end = start + manifest[start..].find(']').context("`members` in the root Cargo.toml does not end")?;
-    let members = COPIED.map(|name| format!("\"{name}\"")).join(", ");
-    Ok(format!("{}members = [{members}{}", &manifest[..start], &manifest[end..]))
-}
-
-fn copy_folder(from: &Path, to: &Path) -> Result<()> {
-    fs::create_dir_all(to).with_context(|| format!("cannot make {}", to.display()))?;
-    for entry in fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))? {
-        let entry = entry?;
-        let target = to.join(entry.file_name());
-        if entry.file_type()?.is_dir() {
-            copy_folder(&entry.path(), &target)?;
-        } else {
-            fs::copy(entry.path(), &target)?;
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const EDIT: Edit = Edit { file: "f", find: "bb", replace: "c" };
-
-    /// A text that is missing or ambiguous is an error, never a mutant that changes nothing or too much.
-    #[test]
-    fn edits_apply_exactly_once() {
-        assert_eq!(apply(&EDIT, "abba").unwrap(), "aca");
-        for text in ["aba", "bb bb"] {
-            assert!(apply(&EDIT, text).unwrap_err().to_string().contains("expected once"), "{text}");
-        }
-    }
 
     /// Only a test that ran and failed counts as a catch; a build error, a hang or a wrong name is an error.
     #[test]
@@ -183,12 +104,5 @@ mod tests {
         assert!(judge(&watched(Some(101), "error[E0308]: mismatched types"), "t").is_err());
         assert!(judge(&watched(Some(0), "running 0 tests"), "t").is_err());
         assert!(judge(&watched(None, "test t has been running"), "t").is_err());
-    }
-
-    /// The copy's manifest keeps everything but the members.
-    #[test]
-    fn members_are_replaced() {
-        let text = only_copied_members("[workspace]\nmembers = [\n \"a\",\n]\nx = 1\n").unwrap();
-        assert_eq!(text, "[workspace]\nmembers = [\"shmring\", \"loom-tests\"]\nx = 1\n");
     }
 }

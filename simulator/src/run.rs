@@ -1,0 +1,102 @@
+//! One seed from start to end.
+
+use crate::judge::judge;
+use crate::machine::{Body, Machine, Mode};
+use crate::ranks::{self, Ending};
+use crate::scenario::{Fault, Scenario};
+use ringccl::Communicator;
+use ringccl::comm::AbortHandle;
+use std::cell::RefCell;
+use std::fmt::Write;
+use std::rc::Rc;
+
+/// What a seed came to.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Accesses to shared memory.
+    pub steps: u64,
+    /// Simulated time, in nanoseconds.
+    pub time: u64,
+    /// Whether the fault changed anything: a rank died, stopped or returned an error.
+    pub fault_felt: bool,
+    /// What is wrong.
+    pub failure: Option<String>,
+    /// What happened last, if it was to be remembered.
+    pub events: String,
+}
+
+/// Runs a seed. `trace` is how many events are remembered.
+pub fn run(scenario: &Scenario, trace: usize) -> Outcome {
+    let comms = match Communicator::init_all(scenario.nranks as u32, &scenario.config) {
+        Ok(comms) => comms,
+        Err(error) => return failed(format!("no communicators: {error}")),
+    };
+    let segment = Box::new(comms[0].abort_handle());
+    let machine = Machine::new(scenario.knobs, scenario.machine_rng(), scenario.fibers(), segment, trace);
+    let shared = Rc::new(scenario.clone());
+    let endings = Rc::new(RefCell::new(Vec::new()));
+    endings.borrow_mut().resize_with(scenario.nranks, || Ending::Open);
+    let aborter = match scenario.fault {
+        Fault::Abort { rank, .. } => Some(comms[rank].abort_handle()),
+        _ => None,
+    };
+    let mut bodies: Vec<Body> = Vec::new();
+    for (rank, comm) in comms.into_iter().enumerate() {
+        let (scenario, endings, machine) = (Rc::clone(&shared), Rc::clone(&endings), Rc::downgrade(&machine));
+        bodies.push(Box::new(move || match ranks::run(&scenario, comm) {
+            Ok(ending) => endings.borrow_mut()[rank] = ending,
+            Err(wrong) => {
+                if let Some(machine) = machine.upgrade() {
+                    machine.fail(|| wrong);
+                }
+            }
+        }));
+    }
+    bodies.extend(aborter.map(|handle| -> Body { Box::new(move || AbortHandle::abort(&handle)) }));
+    machine.run(bodies);
+    let endings = endings.take();
+    let failure = machine.failure().or_else(|| judge(scenario, &machine, &endings).err());
+    let felt = |ending: &Ending| !matches!(ending, Ending::Right);
+    let struck = (0..scenario.nranks).any(|rank| machine.fate(rank).0.is_some());
+    Outcome {
+        steps: machine.steps(),
+        time: machine.clock(),
+        fault_felt: struck || endings.iter().any(felt) || matches!(scenario.fault, Fault::Late { .. }),
+        failure,
+        events: machine.events(),
+    }
+}
+
+fn failed(why: String) -> Outcome {
+    Outcome { steps: 0, time: 0, fault_felt: false, failure: Some(why), events: String::new() }
+}
+
+/// Everything there is to know about a failing seed; runs it again with a memory for events.
+pub fn explain(seed: u64, mode: Mode, failure: &str) -> String {
+    const EVENTS: usize = 40;
+    let scenario = Scenario::new(seed, mode);
+    let again = run(&scenario, EVENTS);
+    let mut text = format!("seed {seed}: {failure}\n");
+    describe(&mut text, &scenario);
+    if again.failure.as_deref() != Some(failure) {
+        let other = again.failure.as_deref().unwrap_or("nothing");
+        let _ = writeln!(text, "NOT REPEATED: the second run found {other}");
+    }
+    let _ = writeln!(text, "the last events:\n{}", again.events);
+    text
+}
+
+/// The scenario in words.
+pub fn describe(text: &mut String, scenario: &Scenario) {
+    let Scenario { nranks, config, knobs, fault, pause, .. } = scenario;
+    let _ = writeln!(text, "{nranks} ranks, fault: {fault:?}, pause beside it: {pause:?}");
+    let _ = writeln!(
+        text,
+        "chunk {} B, channels {}, algorithm {:?}, protocol {:?}",
+        config.chunk_bytes, config.channels, config.algorithm, config.protocol
+    );
+    let _ = writeln!(text, "{knobs:?}");
+    for (index, call) in scenario.calls.iter().enumerate() {
+        let _ = writeln!(text, "call {index}: {call:?}");
+    }
+}
