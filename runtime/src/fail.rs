@@ -33,9 +33,9 @@ pub(crate) const INIT_ATTACHED: &str = "init.attached";
 pub(crate) const INIT_BARRIER: &str = "init.barrier";
 /// After all have attached.
 pub(crate) const INIT_DONE: &str = "init.done";
-/// Before an operation is announced.
+/// Before an operation is counted.
 pub(crate) const OP_BEGIN: &str = "op.begin";
-/// After it was announced, before its first message.
+/// When its plan is made, before its first message.
 pub(crate) const OP_CALLED: &str = "op.called";
 /// After what could be sent at once was sent.
 pub(crate) const OP_SENT: &str = "op.sent";

@@ -13,6 +13,7 @@ use crate::reduce::{self, Dst, Reducer, Store};
 use crate::trace;
 use crate::transport::shm::Shm;
 use shmring::Protocol;
+use shmring::layout::MemberRecord;
 use shmring::sync::Ordering;
 use std::cell::Cell;
 
@@ -50,12 +51,11 @@ impl Communicator {
         let is_empty = call.count == 0 && call.kind != Kind::Barrier;
         if self.nranks > 1 && !is_empty {
             let prepared = self.prepare(call);
-            self.announce(prepared.descriptor);
             fail::at(&mut self.fail, fail::OP_CALLED);
             // SAFETY: the caller's contract.
             unsafe { self.run_plan(&prepared, Buffers { input, output })? };
         } else if is_empty {
-            self.announce(Descriptor::new(&call, false));
+            announce(self.record(), seqno, Descriptor::new(&call, false));
         } else if input != output.cast_const() {
             // SAFETY: the caller's contract; with one rank every reduction is a copy.
             unsafe { reduce::copy(input, &[Dst { ptr: output, store: Store::Streaming }], call.bytes()) };
@@ -68,15 +68,6 @@ impl Communicator {
         self.publish_tally(call.bytes());
         trace::end_operation(begun, &call, seqno, self.last_choice());
         Ok(())
-    }
-
-    /// Tells the other ranks what this one calls as its next operation, before any message of it.
-    #[inline]
-    fn announce(&self, descriptor: Descriptor) {
-        let record = self.record();
-        record.journal.write(self.seqno, descriptor.to_words());
-        // ORDERING: Relaxed; progress is read by whoever explains a wait, never to order data.
-        record.identity.started.store(self.seqno, Ordering::Relaxed);
     }
 
     /// What a call needs to run; that of the last call is kept, since most repeat it.
@@ -126,14 +117,25 @@ impl Communicator {
         let Shm { segment, lanes, .. } = shm;
         let (segment, header) = (&*segment, segment.header());
         let corrupt = |cause| Error::Segment { rank: *rank, cause };
+        let record = segment.member_record(*rank);
+        // A message in lines goes first, and everything else is done while the peers' messages are under way. The
+        // stamp keeps data apart in any case; the journal is for those who wait in vain.
+        let small = operation.plan.choice.protocol != Protocol::Simple;
+        if !small {
+            announce(record, *seqno, descriptor);
+        }
+        // SAFETY: the caller's contract.
+        let mut progress = unsafe { executor.poll(operation, segment, lanes) }.map_err(corrupt)?;
+        if small {
+            announce(record, *seqno, descriptor);
+        }
         let mut vigil = Vigil::new(segment, health, fail, Task { stage, limit, descriptor, job: *job });
         let awaited = Cell::new(None);
-        // SAFETY: the caller's contract.
-        while unsafe { executor.poll(operation, segment, lanes) }.map_err(corrupt)? != Progress::Done {
+        while progress != Progress::Done {
             vigil.blocked();
             let mut ended = 0;
             waiter.wait(
-                &segment.member_record(*rank).bell,
+                &record.bell,
                 &header.sleepers,
                 || {
                     ended = header.aborted();
@@ -151,6 +153,8 @@ impl Communicator {
                 return Err(vigil.explain(ended));
             }
             vigil.waited();
+            // SAFETY: the caller's contract.
+            progress = unsafe { executor.poll(operation, segment, lanes) }.map_err(corrupt)?;
         }
         Ok(())
     }
@@ -177,4 +181,12 @@ impl Communicator {
             self.tally.publish(self.record(), &self.waiter.stats(), self.shm.sent());
         }
     }
+}
+
+/// Tells the other ranks what this one calls as operation `seqno`.
+#[inline]
+fn announce(record: &MemberRecord, seqno: u64, descriptor: Descriptor) {
+    record.journal.write(seqno, descriptor.to_words());
+    // ORDERING: Relaxed; progress is read by whoever explains a wait, never to order data.
+    record.identity.started.store(seqno, Ordering::Relaxed);
 }

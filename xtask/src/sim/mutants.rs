@@ -111,8 +111,8 @@ pub(super) const ALL: &[Mutant] = &[
         "off",
         &[edit(
             HEALTH,
-            "for rank in self.peers.gone() {",
-            "for rank in self.peers.gone().into_iter().take(0) {",
+            "            if !has_finished(segment, rank, seqno) {\n                // One that said",
+            "            if seqno == 0 {\n                // One that said",
         )],
     ),
     mutant(
