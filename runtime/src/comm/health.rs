@@ -13,7 +13,6 @@ use shmring::doorbell::Awaits;
 use shmring::layout::{JOURNAL_ENTRIES, MemberState, Record};
 use shmring::segment::Segment;
 use shmring::sync::Ordering;
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Why a communicator has ended, packed into the segment's abort word: kind above, rank + 1 below.
@@ -71,8 +70,6 @@ pub(crate) struct Health {
     peers: Peers,
     /// The connection to the coordinator, as long as that lives: it tells of peers that cannot be seen from here.
     session: Option<Session>,
-    /// Ranks that the coordinator has told to be gone.
-    told_gone: BTreeSet<u32>,
     rank: u32,
     /// Whether this rank has held back an error for its cause already.
     held_back: bool,
@@ -96,14 +93,7 @@ const CAUSE_IS_SEEN: Duration = Duration::from_millis(20);
 
 impl Health {
     pub(crate) fn new(members: Vec<Member>, rank: u32, session: Option<Session>) -> Self {
-        Self {
-            peers: Peers::new(members),
-            session,
-            told_gone: BTreeSet::new(),
-            rank,
-            held_back: false,
-            suspect: None,
-        }
+        Self { peers: Peers::new(members, rank), session, rank, held_back: false, suspect: None }
     }
 
     pub(crate) fn members(&self) -> &[Member] {
@@ -148,9 +138,7 @@ impl Health {
 
     fn check_processes_in(&mut self, segment: &Segment, seqno: u64) -> Result<(), Error> {
         self.listen(segment, seqno)?;
-        let gone: BTreeSet<u32> =
-            self.peers.gone().into_iter().chain(self.told_gone.iter().copied()).collect();
-        for rank in gone {
+        for rank in self.peers.gone() {
             if !has_finished(segment, rank, seqno) {
                 // One that said good-bye and ended has not died.
                 let left = segment.member_record(rank).identity.state() == MemberState::Left;
@@ -174,7 +162,7 @@ impl Health {
         for notice in notices {
             match notice {
                 Notice::PeerGone { rank, .. } if rank < self.nranks() && rank != self.rank => {
-                    self.told_gone.insert(rank);
+                    self.peers.told_gone(rank);
                 }
                 Notice::Aborted { by, .. } if by < self.nranks() => {
                     return Err(end(segment, Verdict::Failed(by), self, seqno));

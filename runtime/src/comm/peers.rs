@@ -19,6 +19,8 @@ enum Watch {
     Process(OwnedFd),
     /// No descriptor could be had: the process table is asked instead.
     Table,
+    /// It lives in another pid namespace, where this one cannot look: the coordinator tells when it is gone.
+    Elsewhere,
     /// Known to be gone.
     Gone,
 }
@@ -28,12 +30,14 @@ enum Watch {
 pub(crate) struct Peers {
     members: Vec<Member>,
     watches: Vec<Watch>,
+    rank: u32,
 }
 
 impl Peers {
-    pub(crate) fn new(members: Vec<Member>) -> Self {
+    /// The peers of `rank`, itself among them.
+    pub(crate) fn new(members: Vec<Member>, rank: u32) -> Self {
         let watches = members.iter().map(|_| Watch::Unknown).collect();
-        Self { members, watches }
+        Self { members, watches, rank }
     }
 
     pub(crate) fn members(&self) -> &[Member] {
@@ -51,7 +55,34 @@ impl Peers {
         if let Some(running) = shmring::sim::with(|world| world.running()) {
             return running == rank;
         }
-        self.pid(rank) == std::process::id()
+        let (own, other) = (self.own(), &self.members[rank as usize]);
+        (own.pid, own.start_time, own.pid_namespace) == (other.pid, other.start_time, other.pid_namespace)
+    }
+
+    fn own(&self) -> &Member {
+        &self.members[self.rank as usize]
+    }
+
+    fn look(&mut self, rank: u32) -> &mut Watch {
+        if matches!(self.watches[rank as usize], Watch::Unknown) {
+            let member = &self.members[rank as usize];
+            self.watches[rank as usize] = if self.is_own(rank) {
+                Watch::Own
+            } else if member.pid_namespace != self.own().pid_namespace {
+                Watch::Elsewhere
+            } else {
+                open(member)
+            };
+        }
+        &mut self.watches[rank as usize]
+    }
+
+    /// Takes the coordinator's word that a rank is gone, where this process cannot see for itself.
+    pub(crate) fn told_gone(&mut self, rank: u32) {
+        let watch = self.look(rank);
+        if matches!(watch, Watch::Elsewhere) {
+            *watch = Watch::Gone;
+        }
     }
 
     /// The ranks whose processes have ended, in order.
@@ -60,10 +91,8 @@ impl Peers {
         if let Some(ended) = shmring::sim::with(|world| world.ended()) {
             return ended;
         }
-        for (member, watch) in self.members.iter().zip(&mut self.watches) {
-            if matches!(watch, Watch::Unknown) {
-                *watch = open(member);
-            }
+        for rank in 0..self.members.len() as u32 {
+            self.look(rank);
         }
         let mut ended = Vec::new();
         let (mut descriptors, mut watched) = (Vec::new(), Vec::new());
@@ -75,7 +104,7 @@ impl Peers {
                 }
                 Watch::Gone => ended.push(rank),
                 Watch::Table if !is_running(&self.members[rank]) => ended.push(rank),
-                Watch::Own | Watch::Table | Watch::Unknown => {}
+                Watch::Own | Watch::Table | Watch::Elsewhere | Watch::Unknown => {}
             }
         }
         // An interrupted poll is repeated by the next check.
@@ -97,18 +126,14 @@ impl Peers {
         if shmring::sim::with(|world| simulated_wait(world, rank, limit)).is_some() {
             return;
         }
-        let watch = &mut self.watches[rank as usize];
-        if matches!(watch, Watch::Unknown) {
-            *watch = open(&self.members[rank as usize]);
-        }
-        match watch {
+        match self.look(rank) {
             Watch::Process(fd) => {
                 let timeout = PollTimeout::try_from(limit).unwrap_or(PollTimeout::ZERO);
                 // Ended, still there, or interrupted: the caller goes on in each case.
                 let _ = poll(&mut [PollFd::new(fd.as_fd(), PollFlags::POLLIN)], timeout);
             }
             Watch::Own | Watch::Gone => {}
-            Watch::Table | Watch::Unknown => clock::sleep(limit),
+            Watch::Table | Watch::Elsewhere | Watch::Unknown => clock::sleep(limit),
         }
     }
 
@@ -117,6 +142,9 @@ impl Peers {
         #[cfg(ringccl_sim)]
         if let Some(stopped) = shmring::sim::with(|world| world.is_stopped(rank)) {
             return stopped;
+        }
+        if self.members[rank as usize].pid_namespace != self.own().pid_namespace {
+            return false;
         }
         let stat = std::fs::read(format!("/proc/{}/stat", self.pid(rank))).unwrap_or_default();
         // The state follows the command's name, which may hold any bytes but ends with the last parenthesis.
@@ -141,9 +169,6 @@ fn is_running(member: &Member) -> bool {
 
 /// Opens a descriptor of a process and makes sure that it is not a later one with the same id.
 fn open(member: &Member) -> Watch {
-    if member.pid == std::process::id() && is_running(member) {
-        return Watch::Own;
-    }
     // SAFETY: the call takes two integers and returns a new descriptor or an error.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, member.pid, 0) };
     if fd < 0 {

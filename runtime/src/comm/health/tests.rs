@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::config::Config;
+use coordinator_lite::{Deadlines, Endpoint, Hello, Secret, Server};
 use shmring::segment::{SegmentName, SegmentSpec, process_start_time};
 use std::process::{Child, Command};
 
@@ -171,5 +172,78 @@ fn a_rank_far_ahead_is_suspect() {
     health.check(&segment, &for_it).unwrap();
     let error = health.check(&segment, &for_it).unwrap_err().to_string();
     assert!(error.contains("rank 1 called something else, which is no longer on record"), "{error}");
+    kill(child);
+}
+
+/// Two sessions of one communicator at a coordinator of the test, the second for rank 1.
+fn sessions(server: &Server) -> (Session, Session) {
+    let deadlines = Deadlines { connect: Duration::from_secs(10), join: Duration::from_secs(10) };
+    let endpoint: Endpoint = server.local_addr().into();
+    let join = |rank| {
+        let hello = Hello { group: "test".into(), rank, nranks: 2, member: member(std::process::id()) };
+        Session::join(&endpoint, server.unique_id().secret(), hello, deadlines).unwrap().0
+    };
+    std::thread::scope(|scope| {
+        let second = scope.spawn(|| join(1));
+        (join(0), second.join().unwrap())
+    })
+}
+
+/// Checks until the coordinator's news has come, or says after two seconds that none has.
+fn check_for_news(health: &mut Health, segment: &Segment) -> Result<(), Error> {
+    let end = clock::now() + Duration::from_secs(2);
+    while clock::now() < end {
+        health.check(segment, &waiting(1))?;
+        std::thread::yield_now();
+    }
+    Ok(())
+}
+
+/// The coordinator's word that a rank is gone counts where the process cannot be seen, and not against one that can
+/// be seen to live, whatever has become of its connection.
+#[test]
+fn the_coordinator_is_believed() {
+    let server = Server::bind(([127, 0, 0, 1], 0).into(), Secret::random().unwrap()).unwrap();
+    for (namespace, believed) in [(0, false), (77, true)] {
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let child = sleeper();
+        let (segment, _second, health) = job(dir.path(), &child);
+        let mut members = health.members().to_vec();
+        members[1].pid_namespace = namespace;
+        let (first, second) = sessions(&server);
+        let mut health = Health::new(members, 0, Some(first));
+        health.check(&segment, &waiting(1)).unwrap();
+        drop(second);
+        match check_for_news(&mut health, &segment) {
+            Err(Error::PeerGone { dead: 1, .. }) if believed => {}
+            Ok(()) if !believed => {}
+            other => panic!("namespace {namespace}: {other:?}"),
+        }
+        kill(child);
+    }
+}
+
+/// An abort that comes by the coordinator ends the communicator; the coordinator's own end does not.
+#[test]
+fn an_abort_by_the_coordinator_counts_and_its_end_does_not() {
+    let server = Server::bind(([127, 0, 0, 1], 0).into(), Secret::random().unwrap()).unwrap();
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let child = sleeper();
+    let (segment, _second, health) = job(dir.path(), &child);
+    let members = health.members().to_vec();
+    let (first, second) = sessions(&server);
+    let mut health = Health::new(members.clone(), 0, Some(first));
+    second.abort("on purpose").unwrap();
+    let error = check_for_news(&mut health, &segment).unwrap_err();
+    assert!(matches!(error, Error::Aborted { by: 1, .. }), "{error}");
+    drop((health, segment, second, server));
+
+    let server = Server::bind(([127, 0, 0, 1], 0).into(), Secret::random().unwrap()).unwrap();
+    let (segment, _second, _) = job(tempfile::tempdir_in("/dev/shm").unwrap().path(), &child);
+    let (first, _second_session) = sessions(&server);
+    let mut health = Health::new(members, 0, Some(first));
+    drop(server);
+    check_for_news(&mut health, &segment).unwrap();
+    assert!(health.session.is_none(), "the end of the coordinator was not noticed");
     kill(child);
 }
