@@ -137,3 +137,26 @@ impl Stream {
         worker.join().map_err(|_| ended(rank, "an operation panicked"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    /// A job that panics ends the stream: it, what is queued behind it and what comes later say so, and the other ranks
+    /// learn that this one has left.
+    #[test]
+    fn a_panic_ends_the_stream() {
+        let mut comms = Communicator::init_all(2, &Config::new(2)).unwrap().into_iter();
+        let (stream, mut other) = (Stream::new(comms.next().unwrap()).unwrap(), comms.next().unwrap());
+        let first = stream.queue::<u8>(|_| panic!("on purpose")).unwrap();
+        let behind = stream.barrier();
+        for pending in [Ok(first), behind].into_iter().flatten() {
+            assert!(matches!(pending.wait(), Err(Error::StreamEnded { rank: 0, .. })));
+        }
+        let error = other.barrier().unwrap_err().to_string();
+        assert!(error.contains("it left the communicator"), "{error}");
+        assert!(matches!(stream.barrier(), Err(Error::StreamEnded { .. })));
+        assert!(matches!(stream.into_communicator(), Err(Error::StreamEnded { .. })));
+    }
+}

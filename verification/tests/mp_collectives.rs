@@ -3,9 +3,13 @@
 mod common;
 
 use common::{ringccl, worker};
+use coordinator_lite::{Deadlines, Endpoint, Hello, Member, Secret, Session, status};
+use nix::sys::signal::Signal;
+use std::net::SocketAddr;
 use std::process::Command;
+use std::time::Duration;
 use verification::report::Event;
-use verification::testkit::{Job, Meet, ShmDir, run};
+use verification::testkit::{Job, Meet, ShmDir, run, wait_for};
 
 /// All-reduce, broadcast and barrier are right between processes, by port, launcher and id, and leave nothing.
 #[test]
@@ -161,5 +165,64 @@ fn a_cluster_file_counts_without_the_launcher() {
         assert!(class == "InvalidArgument" && error.contains("lab.yaml"), "{error}");
         assert!(error.contains('2') && error.contains('4') && !error.contains('\n'), "{error}");
     }
+    shm.assert_empty();
+}
+
+/// Jobs of one user that run at the same time, in one directory of segments, do not see each other.
+#[test]
+fn jobs_at_once_do_not_meet() {
+    let shm = ShmDir::new();
+    let jobs: Vec<Job> = [Meet::launcher(), Meet::port(), Meet::id(), Meet::launcher()]
+        .into_iter()
+        .map(|meet| Job::new(worker(), meet, 3, &["check"], &shm).start_all())
+        .collect();
+    for ended in jobs.into_iter().flat_map(Job::finish_all) {
+        ended.assert_done();
+    }
+    shm.assert_empty();
+}
+
+/// When the process that hosts the rendezvous dies, those that wait there say so at once; those that come later say so
+/// when their time is over.
+#[test]
+fn the_host_of_the_rendezvous_dies() {
+    let shm = ShmDir::new();
+    let job = Job::new(worker(), Meet::port(), 3, &["check"], &shm);
+    let mut job = job.with("RINGCCL_JOIN_TIMEOUT_MS", 1500);
+    job.start(0);
+    job.start(1);
+    let secret = Secret::from_bytes([0; 32]);
+    let Meet::Port(port) = job.meet() else { unreachable!("it was chosen above") };
+    let endpoint: Endpoint = SocketAddr::from(([127, 0, 0, 1], *port)).into();
+    let here =
+        || status(&endpoint, &(&secret).into(), Duration::from_secs(1)).ok()?.waiting.first().map(|w| w.here);
+    wait_for("two ranks that wait", || here() == Some(2));
+    let killed_ns = job.rank(0).signal(Signal::SIGKILL);
+    let ended = job.finish(1);
+    let (class, error, at_ns) = ended.failure();
+    assert!(class == "System" && error.contains("127.0.0.1"), "{class}: {error}");
+    assert!(at_ns - killed_ns < 1_000_000_000, "after {} ns", at_ns - killed_ns);
+    job.start(2);
+    let ended = job.finish(2);
+    let (class, error, _) = ended.failure();
+    assert!(class == "System" && error.contains("127.0.0.1"), "{class}: {error}");
+    shm.assert_empty();
+}
+
+/// A rank that sees another host's shared memory is named to all.
+#[test]
+fn a_rank_of_another_host_is_named() {
+    let shm = ShmDir::new();
+    let mut job = Job::new(worker(), Meet::launcher(), 2, &["check"], &shm);
+    job.start(0);
+    let Meet::Launcher(server) = job.meet() else { unreachable!("it was chosen above") };
+    let member = Member { host: "elsewhere".into(), ..Member::current("node0", 1).unwrap() };
+    let hello = Hello { group: "env-1".into(), rank: 1, nranks: 2, member };
+    let deadlines = Deadlines { connect: Duration::from_secs(10), join: Duration::from_secs(10) };
+    let session = Session::join(server.endpoint(), server.unique_id().secret(), hello, deadlines).unwrap();
+    let ended = job.finish(0);
+    let (class, error, _) = ended.failure();
+    assert!(class == "InvalidUsage" && error.starts_with("rank 1 runs on another host"), "{class}: {error}");
+    drop(session);
     shm.assert_empty();
 }

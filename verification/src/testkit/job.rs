@@ -113,6 +113,11 @@ impl Job {
         command
     }
 
+    /// How the ranks meet.
+    pub fn meet(&self) -> &Meet {
+        &self.meet
+    }
+
     /// Starts one rank.
     pub fn start(&mut self, rank: u32) {
         let started = self.spawn(self.command(rank));
