@@ -14,9 +14,9 @@
 //!   judge                     results against a naive model, errors against the fault  model, judge
 //! ```
 //!
-//! A [`scenario::Scenario`] follows from its seed alone, and so does everything that happens: a failing seed is run
+//! A `scenario::Scenario` follows from its seed alone, and so does everything that happens: a failing seed is run
 //! again with `cargo xtask sim --seed S`, and shows its last events with the names of the words that they touched.
-//! Nothing here exists in a normal build; `--cfg ringccl_sim` makes `shmring` ask a [`shmring::sim::World`] at each
+//! Nothing here exists in a normal build; `--cfg ringccl_sim` makes `shmring` ask a `shmring::sim::World` at each
 //! access.
 //!
 //! # What a machine does
@@ -32,7 +32,7 @@
 //!
 //! # What counts as wrong
 //!
-//! - A call that returns success and a result that is not, bit by bit, what [`model`] computes.
+//! - A call that returns success and a result that is not, bit by bit, what `model` computes.
 //! - An error where nothing went wrong, of another kind than the fault explains, that names another rank, or that
 //!   comes too late.
 //! - A sleeper whom nobody is left to wake, or who sleeps although the communicator has ended: a *lost wake-up*.
