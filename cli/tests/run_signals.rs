@@ -84,3 +84,36 @@ fn the_second_sigint_kills() {
     assert!(started.elapsed().as_secs() < 10);
     assert_gone(&ranks);
 }
+
+#[test]
+fn ranks_have_the_signal_mask_of_their_caller() {
+    // A shell clears its mask when it starts; every other program would be deaf to what the launcher blocks for itself.
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_ringccl"));
+    command.args(["run", "-n", "2", "--no-prefix", "--", "grep", "SigBlk", "/proc/self/status"]);
+    let output = command.current_dir(dir.path()).output().unwrap();
+    let own = fs::read_to_string("/proc/self/status").unwrap();
+    let own = own.lines().find(|line| line.starts_with("SigBlk")).unwrap();
+    assert_eq!(text(&output.stdout).lines().collect::<Vec<_>>(), [own, own]);
+
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_ringccl"));
+    let job = Job::start({
+        command.args(["run", "-n", "2", "--", "sleep", "600"]);
+        command
+    });
+    // Each rank is a `sleep` once both have been executed.
+    wait_for("two sleepers", || sleepers(job.pid()) == 2);
+    job.signal(Signal::SIGTERM);
+    assert_eq!(job.finish().status.code(), Some(143));
+}
+
+/// How many processes called `sleep` there are below a launcher.
+fn sleepers(launcher: i32) -> usize {
+    let children = |pid: i32| -> Vec<i32> {
+        let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+    };
+    let name = |pid: i32| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let ranks = children(launcher).into_iter().flat_map(children);
+    ranks.filter(|pid| name(*pid).trim() == "sleep").count()
+}

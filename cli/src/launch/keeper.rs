@@ -148,7 +148,7 @@ impl Keeper {
 
     fn start(&mut self, command: &[OsString]) -> Result<(), spawn::Failure> {
         for rank in 0..self.orders.ranks.len() {
-            let started = spawn::start(command, &self.orders, rank)?;
+            let started = spawn::start(command, &self.orders, rank, self.signals.before())?;
             self.processes.push(Process { pid: started.pid, exit: None, tail: Tail::default() });
             for (target, pipe) in [(Target::Out, started.stdout), (Target::Err, started.stderr)] {
                 let unready = |error: Errno| spawn::Failure {

@@ -14,7 +14,7 @@ use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl::set_child_subreaper;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::{Pid, getpid};
 use ringccl::settings::{Vars, coordinator};
 
@@ -44,7 +44,7 @@ pub(crate) fn launch(job: &Job) -> Result<u8> {
     set_child_subreaper(true).context("cannot become a subreaper; ranks could outlive the job")?;
     let signals = Signals::new()?;
     let server = Server::bind((Ipv4Addr::LOCALHOST, 0).into(), Secret::random()?)?;
-    let (mut keeper, mut control) = start_keeper(job, &server)?;
+    let (mut keeper, mut control) = start_keeper(job, &server, signals.before())?;
     let ranks = job.ranks.clone();
     let Job { prefix, grace, ranks_explain, .. } = *job;
     let orders = Orders { ranks, prefix, grace, ranks_explain, descriptors };
@@ -86,7 +86,7 @@ fn raise_descriptors(ranks: u64) -> Result<Option<u64>> {
 }
 
 /// Starts the keeper with the environment of the ranks; the pipe's write end stays here.
-fn start_keeper(job: &Job, server: &Server) -> Result<(Child, PipeWriter)> {
+fn start_keeper(job: &Job, server: &Server, mask: SigSet) -> Result<(Child, PipeWriter)> {
     let (reader, writer) = pipe().context("cannot make a pipe; if descriptors ran out, raise `ulimit -n`")?;
     // This one descriptor is meant for the keeper, which closes it to the ranks again.
     fcntl(&reader, FcntlArg::F_SETFD(FdFlag::empty())).context("cannot hand a pipe to the keeper")?;
@@ -108,6 +108,8 @@ fn start_keeper(job: &Job, server: &Server) -> Result<(Child, PipeWriter)> {
     }
     // A group of its own: signals from the keyboard reach the ranks once, through the launcher.
     keeper.process_group(0);
+    // SAFETY: the closure runs between fork and exec and calls sigprocmask only, which is async-signal-safe.
+    unsafe { keeper.pre_exec(move || Ok(mask.thread_set_mask()?)) };
     let keeper = keeper.spawn().context("cannot start the keeper of the ranks; is /proc mounted?")?;
     Ok((keeper, writer))
 }

@@ -38,6 +38,11 @@ impl Signals {
         Ok(Self { fd, before })
     }
 
+    /// The mask of before, which programs that are started from here must get back.
+    pub(crate) fn before(&self) -> SigSet {
+        self.before
+    }
+
     /// Readable when a signal has come.
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()

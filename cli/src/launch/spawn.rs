@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use nix::errno::Errno;
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use nix::sys::signal::Signal;
+use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{Pid, getpid, getppid};
 
 use super::job::Orders;
@@ -29,12 +29,17 @@ pub(crate) struct Failure {
     pub(crate) code: u8,
 }
 
-/// Starts rank `rank` of the job as the leader of its own process group.
+/// Starts rank `rank` of the job as the leader of its own process group, with `mask` as its blocked signals.
 ///
 /// # Errors
 ///
 /// A message with the remedy: the command does not exist or may not be run, or a limit is reached.
-pub(crate) fn start(command: &[OsString], orders: &Orders, rank: usize) -> Result<Started, Failure> {
+pub(crate) fn start(
+    command: &[OsString],
+    orders: &Orders,
+    rank: usize,
+    mask: SigSet,
+) -> Result<Started, Failure> {
     let Some((program, args)) = command.split_first() else {
         return Err(Failure { message: "no command was given".into(), code: 2 });
     };
@@ -43,8 +48,8 @@ pub(crate) fn start(command: &[OsString], orders: &Orders, rank: usize) -> Resul
     child.args(args).envs(place.env(rank, orders.ranks.len())).process_group(0);
     child.stdin(stdin_of(rank)).stdout(Stdio::piped()).stderr(Stdio::piped());
     let (keeper, descriptors) = (getpid(), orders.descriptors);
-    // SAFETY: the closure runs between fork and exec and calls prctl, getppid and two rlimit calls
-    // only, all of which are async-signal-safe; it allocates nothing and takes no lock.
+    // SAFETY: the closure runs between fork and exec and calls prctl, getppid, two rlimit calls and
+    // sigprocmask only, all of which are async-signal-safe; it allocates nothing and takes no lock.
     unsafe {
         child.pre_exec(move || {
             set_pdeathsig(Signal::SIGKILL)?;
@@ -56,6 +61,8 @@ pub(crate) fn start(command: &[OsString], orders: &Orders, rank: usize) -> Resul
                 let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
                 setrlimit(Resource::RLIMIT_NOFILE, soft.min(hard), hard)?;
             }
+            // What this process blocks to read from a descriptor must reach a rank as it always does.
+            mask.thread_set_mask()?;
             Ok(())
         })
     };
