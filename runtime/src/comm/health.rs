@@ -12,7 +12,7 @@ use shmring::clock;
 use shmring::doorbell::Awaits;
 use shmring::layout::{JOURNAL_ENTRIES, MemberState, Record};
 use shmring::segment::Segment;
-use shmring::sync::Ordering;
+use shmring::sync::{Ordering, fence};
 use std::time::Duration;
 
 /// Why a communicator has ended, packed into the segment's abort word: kind above, rank + 1 below.
@@ -77,6 +77,9 @@ pub(crate) struct Health {
     suspect: Option<(u64, u32)>,
 }
 
+/// Where in a member's record the sum over its calls lies.
+pub(super) const HISTORY_WORD: usize = 63;
+
 /// What a rank waits for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiting {
@@ -119,7 +122,16 @@ impl Health {
 
     /// Compares the calls up to `seqno` that are still on record, with nobody waiting.
     pub(crate) fn compare_all(&self, segment: &Segment, seqno: u64) -> Result<(), Error> {
-        self.compare_journals(segment, seqno).map_or(Ok(()), |clash| Err(self.tell(segment, clash)))
+        let clash = self.compare_journals(segment, seqno).or_else(|| self.compare_histories(segment, seqno));
+        clash.map_or(Ok(()), |clash| Err(self.tell(segment, clash)))
+    }
+
+    /// Compares the sums over all calls that the ranks have left in their records before they met.
+    fn compare_histories(&self, segment: &Segment, seqno: u64) -> Option<Clash> {
+        // ORDERING: Relaxed; the barrier that comes before this has brought the peers' words.
+        let of = |rank| segment.member_record(rank).words[HISTORY_WORD].load(Ordering::Relaxed);
+        let other = (0..self.nranks()).find(|rank| of(*rank) != of(self.rank))?;
+        Some(Clash { seqno, ranks: [self.rank, other], calls: [None, None] })
     }
 
     /// Ends the communicator because two ranks called different things.
@@ -219,6 +231,9 @@ impl Health {
     /// Earlier operations count too: one that sends and does not wait, as a broadcast's root does, may have been a
     /// different one on another rank, and only the next one gets stuck.
     fn compare_journals(&self, segment: &Segment, seqno: u64) -> Option<Clash> {
+        // ORDERING: SeqCst; this rank's own entry was stored before, and of two ranks that look at each other's
+        // journals the one whose fence is second sees the other's entry. Both could miss it otherwise, and sleep.
+        fence(Ordering::SeqCst);
         let own = &segment.member_record(self.rank).journal;
         let peers = || (0..self.nranks()).filter(|rank| *rank != self.rank);
         for number in seqno.saturating_sub(JOURNAL_ENTRIES as u64 - 1).max(1)..=seqno {
@@ -249,6 +264,10 @@ impl Health {
     /// is wrong and end: a launcher takes the first to end for the cause.
     #[cold]
     pub(crate) fn let_cause_go_first(&mut self, error: &Error) {
+        if matches!(error, Error::Order { .. }) {
+            // The other communicators of the tangle end meanwhile, before this rank leaves them.
+            clock::sleep(CAUSE_IS_SEEN);
+        }
         let (Error::PeerGone { dead: cause, .. } | Error::Aborted { by: cause, .. }) = *error else { return };
         if self.peers.is_own(cause) || std::mem::replace(&mut self.held_back, true) {
             return;
@@ -288,12 +307,11 @@ pub(crate) fn end(segment: &Segment, verdict: Verdict, health: &Health, seqno: u
     explain(segment, word, health, seqno)
 }
 
-/// Ends a communicator of this process that is part of a tangle.
+/// Ends a communicator of this process that is part of a tangle; the caller wakes its ranks afterwards.
 pub(crate) fn end_tangled(entry: &Entry, tangle: &Tangle) {
     let view = &entry.view;
     tangle.publish(view.member_record(view.member()));
     view.header().abort(Verdict::Order(view.member()).to_word());
-    view.ring_all();
 }
 
 /// The error for an abort word that is not 0.
@@ -309,7 +327,8 @@ pub(crate) fn explain(segment: &Segment, word: u64, health: &Health, seqno: u64)
         }
         Verdict::Timeout(by) => {
             let stage = if seqno == 0 { Stage::Join } else { Stage::Operation(seqno) };
-            let reason = format!("after a time-out: {}", standing(segment, &health.peers, rank, stage));
+            let late = standing(segment, &health.peers, rank, stage);
+            let reason = format!("after a time-out: {}", late.unwrap_or_else(|| "this rank was late".into()));
             Error::Aborted { by, reason, rank, seqno }
         }
         Verdict::Failed(by) => {
@@ -324,6 +343,7 @@ pub(crate) fn explain(segment: &Segment, word: u64, health: &Health, seqno: u64)
 /// The error of a rank for which a stage takes longer than `limit`: who is behind, and where.
 pub(crate) fn timeout(segment: &Segment, health: &Health, stage: Stage, limit: Duration) -> Error {
     let standing = standing(segment, &health.peers, health.rank, stage);
+    let standing = standing.unwrap_or_else(|| "all other ranks have finished it".into());
     end(segment, Verdict::Timeout(health.rank), health, stage.seqno());
     Error::Timeout { rank: health.rank, stage, limit, standing }
 }

@@ -31,6 +31,7 @@ use run::Prepared;
 use shmring::Protocol;
 use shmring::doorbell::Awaits;
 use shmring::layout::{MemberRecord, MemberState};
+use shmring::sync::Ordering;
 use shmring::wait::{WaitPolicy, WaitStats, Waiter, usable_cores};
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,6 +54,8 @@ pub struct Communicator {
     job: u64,
     /// How the coordinator was reached.
     transport: &'static str,
+    /// A sum over all calls so far, in their order.
+    history: u64,
     /// Communicators that this process had made when this one was done, itself included.
     number: u64,
     /// Operations begun; the first is 1.
@@ -119,7 +122,10 @@ impl Communicator {
         let mut comm = Self::assemble(joined, config, rank, nranks, cores);
         comm.claim_core(cores);
         fail::at(&mut comm.fail, fail::INIT_BARRIER);
-        comm.wait_for_all()?;
+        if let Err(error) = comm.wait_for_all() {
+            comm.health.let_cause_go_first(&error);
+            return Err(error);
+        }
         fail::at(&mut comm.fail, fail::INIT_DONE);
         drop(server);
         comm.tally.publish(comm.shm.segment.member_record(rank), &WaitStats::default(), [0; 3]);
@@ -152,6 +158,7 @@ impl Communicator {
             shm: joined.shm,
             job: joined.job,
             transport: joined.transport,
+            history: 0,
             number,
             config,
             limits,
@@ -254,6 +261,8 @@ impl Communicator {
         self.finalized = true;
         self.tally.publish(self.record(), &self.waiter.stats(), self.shm.sent());
         // A root has sent and gone on: this is its last chance to learn that others called something else.
+        // ORDERING: Relaxed; the barrier publishes it.
+        self.record().words[health::HISTORY_WORD].store(self.history, Ordering::Relaxed);
         let together = self.barrier().and_then(|()| self.health.compare_all(&self.shm.segment, self.seqno));
         fail::at(&mut self.fail, fail::FINALIZE_MET);
         let about = report::About { job: self.job, communicators: self.number, transport: self.transport };

@@ -6,8 +6,9 @@
 //! ```
 //!
 //! From its own wait a rank walks along "waits for" through the records of the communicators that it belongs to.
-//! If the way leads back to itself, and every thread on it is one that has both communicators in its hands, nobody
-//! on it can ever go on. Two walks that find the same waits make that certain.
+//! If the way leads back to itself, and every process on it has no thread but the one that waits, nobody on it can ever
+//! go on. Two walks that find the same waits make that certain. With more threads in a process it is not, since any of
+//! them may come with the missing call; then nothing is said before the time-out.
 
 use super::registry::{self, Stuck};
 use crate::error::Error;
@@ -65,9 +66,10 @@ impl Walker {
         let mut jobs: Vec<u64> = circle.iter().map(|hop| hop.stuck.job).collect();
         jobs.sort_unstable();
         jobs.dedup();
-        for entry in jobs.into_iter().flat_map(registry::of_job) {
-            end(&entry, &tangle);
-        }
+        let entries: Vec<_> = jobs.into_iter().flat_map(registry::of_job).collect();
+        // All have ended before anybody is woken: who wakes up in one may drop another.
+        entries.iter().for_each(|entry| end(entry, &tangle));
+        entries.iter().for_each(|entry| entry.view.ring_all());
         Some(tangle)
     }
 }

@@ -1,8 +1,8 @@
 //! The communicators of this process, and what the others may know of its threads: where one of them is stuck.
 //!
-//! A thread whose wait gets long says so in its record of *every* communicator that is in its hands, not only of the
-//! one in which it waits. A rank that waits for this one elsewhere can then tell "has not come yet" from "cannot
-//! come": see `order.rs`.
+//! A thread whose wait gets long says so in its record of the communicator in which it waits. If the process has no
+//! other thread, it says so in those of *every* communicator: nobody else could use them meanwhile. A rank that waits
+//! for this one elsewhere can then tell "has not come yet" from "cannot come": see `order.rs`.
 
 use shmring::layout::MemberRecord;
 use shmring::segment::Segment;
@@ -92,6 +92,14 @@ impl Entry {
     }
 }
 
+/// Whether no other thread of this process could call anything. The coordinator's threads do not.
+fn is_only_thread() -> bool {
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return false };
+    let names =
+        tasks.flatten().map(|task| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default());
+    names.filter(|name| name.trim_end() != "coordinator").count() == 1
+}
+
 /// A wait that others know of; they are told that it is over when this is dropped.
 #[derive(Debug)]
 pub(super) struct Announced {
@@ -112,7 +120,11 @@ impl Announced {
         }
         let stuck = Stuck { epoch: self.epoch, job, seqno, awaits };
         let thread = thread();
-        for entry in entries().into_iter().filter(|entry| entry.home() == thread) {
+        let all = entries();
+        // Another thread of this process might still use the other communicators, whoever used them last.
+        let alone = all.len() > 1 && is_only_thread();
+        let mine = |entry: &Arc<Entry>| entry.home() == thread && (alone || entry.job == job);
+        for entry in all.into_iter().filter(mine) {
             write(entry.record(), Some(stuck));
             if !self.told.iter().any(|told| Arc::ptr_eq(told, &entry)) {
                 self.told.push(entry);

@@ -35,7 +35,7 @@ impl Communicator {
     pub(super) unsafe fn run(&mut self, call: Call, input: *const u8, output: *mut u8) -> Result<(), Error> {
         let word = self.shm.segment.header().aborted();
         if word != 0 {
-            let error = health::explain(&self.shm.segment, word, &self.health, self.seqno);
+            let error = health::explain(&self.shm.segment, word, &self.health, self.seqno + 1);
             self.health.let_cause_go_first(&error);
             return Err(error);
         }
@@ -51,11 +51,14 @@ impl Communicator {
         let is_empty = call.count == 0 && call.kind != Kind::Barrier;
         if self.nranks > 1 && !is_empty {
             let prepared = self.prepare(call);
+            self.remember(prepared.mixed);
             fail::at(&mut self.fail, fail::OP_CALLED);
             // SAFETY: the caller's contract.
             unsafe { self.run_plan(&prepared, Buffers { input, output })? };
         } else if is_empty {
-            announce(self.record(), seqno, Descriptor::new(&call, false));
+            let descriptor = Descriptor::new(&call, false);
+            self.remember(descriptor.mix());
+            announce(self.record(), seqno, descriptor);
         } else if input != output.cast_const() {
             // SAFETY: the caller's contract; with one rank every reduction is a copy.
             unsafe { reduce::copy(input, &[Dst { ptr: output, store: Store::Streaming }], call.bytes()) };
@@ -68,6 +71,12 @@ impl Communicator {
         self.publish_tally(call.bytes());
         trace::end_operation(begun, &call, seqno, self.last_choice());
         Ok(())
+    }
+
+    /// Adds a call to the sum over all calls, for those that nobody waits in and the journal loses.
+    #[inline]
+    fn remember(&mut self, mixed: u64) {
+        self.history = (self.history.rotate_left(5) ^ mixed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 
     /// What a call needs to run; that of the last call is kept, since most repeat it.

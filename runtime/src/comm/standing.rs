@@ -10,8 +10,8 @@ use shmring::sync::Ordering;
 /// Ranks that one message names; the rest is counted.
 const NAMED: usize = 8;
 
-/// What the ranks other than `rank` that have not done with `stage` are doing, stopped ones first.
-pub(super) fn standing(segment: &Segment, peers: &Peers, rank: u32, stage: Stage) -> String {
+/// What the ranks other than `rank` that have not done with `stage` are doing, stopped ones first, if there are any.
+pub(super) fn standing(segment: &Segment, peers: &Peers, rank: u32, stage: Stage) -> Option<String> {
     let others = (0..peers.members().len() as u32).filter(|other| *other != rank);
     let mut late: Vec<(bool, String)> = others
         .filter_map(|other| {
@@ -34,7 +34,7 @@ pub(super) fn standing(segment: &Segment, peers: &Peers, rank: u32, stage: Stage
     if rest > 0 {
         texts.push(format!("and so are {rest} more"));
     }
-    if texts.is_empty() { "all other ranks have finished it".into() } else { texts.join(", ") }
+    (!texts.is_empty()).then(|| texts.join(", "))
 }
 
 /// Where one rank is, if it has not done with `stage`.
