@@ -30,6 +30,12 @@ pub enum Error {
     /// The ranks could not find each other.
     #[error(transparent)]
     Rendezvous(#[from] coordinator_lite::Error),
+    /// Rank 0 hosts the rendezvous and does not answer.
+    #[error("rank 0 hosts the rendezvous and has not started, is stopped or has died: {cause}")]
+    Host {
+        /// What was tried.
+        cause: coordinator_lite::Error,
+    },
     /// The ranks share no memory.
     #[error(
         "rank {rank} runs on another host than rank 0 (or sees another /dev/shm): this version joins ranks of one host only"
@@ -220,7 +226,7 @@ impl Error {
             | Self::StreamEnded { .. }
             | Self::Mismatch { .. }
             | Self::Order { .. } => ErrorClass::InvalidUsage,
-            Self::Rendezvous(_) | Self::Output { .. } => ErrorClass::System,
+            Self::Rendezvous(_) | Self::Host { .. } | Self::Output { .. } => ErrorClass::System,
             Self::Segment { cause, .. } => match cause {
                 Shm::Exists { .. }
                 | Shm::NoSpace { .. }

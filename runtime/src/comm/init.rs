@@ -23,6 +23,8 @@ pub(super) struct Bootstrap {
     pub(super) nranks: u32,
     /// Name of this rank's node, and the rank's number on it.
     place: (String, u32),
+    /// Whether rank 0 hosts the rendezvous.
+    is_hosted_by_rank_0: bool,
     /// Kept until everybody has joined, when this process hosts the rendezvous.
     pub(super) server: Option<Server>,
 }
@@ -64,7 +66,10 @@ impl Bootstrap {
         check_ranks(rank, nranks)?;
         let place = place(&vars, rank, Some(nranks))?;
         let group = format!("env-{}", next(&FROM_ENV));
-        let at = |endpoint, key, server| Self { endpoint, key, group, rank, nranks, place, server };
+        let at = |endpoint, key, server| {
+            let is_hosted_by_rank_0 = false;
+            Self { endpoint, key, group, rank, nranks, place, is_hosted_by_rank_0, server }
+        };
         if let Some(addr) = coordinator(&vars)? {
             let endpoint = match addr {
                 CoordinatorAddr::Unix(path) => Endpoint::unix(path)?,
@@ -87,14 +92,15 @@ impl Bootstrap {
         // may join, as with other libraries' MASTER_PORT. The unique id and `ringccl run` have one.
         let secret = Secret::from_bytes([0; 32]);
         let server = (rank == 0).then(|| Server::bind(addr, secret.clone())).transpose()?;
-        Ok(at(addr.into(), secret.into(), server))
+        Ok(Self { is_hosted_by_rank_0: true, ..at(addr.into(), secret.into(), server) })
     }
 
     pub(super) fn from_id(id: &UniqueId, rank: u32, nranks: u32) -> Result<Self, Error> {
         check_ranks(rank, nranks)?;
         let place = place(&Vars::of_process(), rank, None)?;
         let (endpoint, key) = (id.addr().into(), id.secret().into());
-        Ok(Self { endpoint, key, group: "id".into(), rank, nranks, place, server: None })
+        let (group, is_hosted_by_rank_0) = ("id".into(), false);
+        Ok(Self { endpoint, key, group, rank, nranks, place, is_hosted_by_rank_0, server: None })
     }
 
     /// Joins the others and maps the segment.
@@ -109,7 +115,8 @@ impl Bootstrap {
         let hello = Hello { group: self.group, rank: self.rank, nranks: self.nranks, member };
         fail::at(&mut fail, fail::INIT_JOIN);
         let deadlines = Deadlines { connect: config.connect_limit(), join: config.join_timeout };
-        let (session, welcome) = Session::join(&self.endpoint, self.key, hello, deadlines)?;
+        let (session, welcome) = Session::join(&self.endpoint, self.key, hello, deadlines)
+            .map_err(|cause| unreachable_host(cause, self.is_hosted_by_rank_0))?;
         let Welcome { job, members, .. } = welcome;
         fail::at(&mut fail, fail::INIT_WELCOME);
         if let Some(rank) = members.iter().position(|m| m.host != members[0].host) {
@@ -143,6 +150,15 @@ impl Bootstrap {
         };
         fail::at(&mut fail, fail::INIT_ATTACHED);
         Ok(Joined { shm: Shm::new(segment), health, job, transport: self.endpoint.transport(), fail })
+    }
+}
+
+/// The error for a rendezvous that cannot be had: if rank 0 hosts it, that rank is the one to look at.
+fn unreachable_host(cause: coordinator_lite::Error, is_rank_0: bool) -> Error {
+    use coordinator_lite::Error::{Lost, Silent, Unreachable};
+    match cause {
+        Lost { .. } | Silent { .. } | Unreachable { .. } if is_rank_0 => Error::Host { cause },
+        _ => cause.into(),
     }
 }
 
