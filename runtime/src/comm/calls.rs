@@ -8,7 +8,8 @@ use crate::reduce::{DType, Element, ReduceOp};
 impl Communicator {
     /// Reduces `send` over all ranks into `recv` on every rank. Both have `count` elements, equal everywhere.
     ///
-    /// All ranks get the same bits, on every run. Nothing is done and nobody waited for when `count` is 0.
+    /// All ranks get the same bits, on every run. With a `count` of 0 nobody is waited for; the call still counts and
+    /// must be made by every rank.
     ///
     /// # Errors
     /// [`Error::Argument`] when the lengths differ; anything else ends the communicator.
