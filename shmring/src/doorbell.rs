@@ -17,6 +17,10 @@
 //! A sleeper names the member it waits for, so that the others do not wake it in vain: with many ranks on few
 //! cores, waking everybody for every message costs more than the messages. The name must be the one that the last
 //! look found; a look that is blocked by somebody else than announced starts over.
+//!
+//! Several threads of a member may sleep on its bell. If they wait for different members, the bell announces
+//! "anyone", and a wake-up wakes all of them; and one thread may sleep on the bells of several segments at a time
+//! ([`sleep_any`]).
 
 use crate::futex::FutexWord;
 use crate::sync::{AtomicU32, Ordering, fence};
@@ -24,13 +28,18 @@ use std::time::Duration;
 
 /// A member's doorbell: rung by peers that moved a counter the member waits for.
 ///
-/// Written by its owner (`sleeping`) and by ringing peers (`word`), both only on the slow path.
+/// Written by its owner's threads (`sleeping`) and by ringing peers (`word`), both only on the slow path.
 #[derive(Debug)]
 #[cfg_attr(not(loom), repr(C, align(128)))]
 pub struct Bell {
     word: FutexWord,
     sleeping: AtomicU32,
 }
+
+/// The lower half of `sleeping`: for whom. The upper half counts the threads that sleep.
+const WHOM: u32 = 0xffff;
+/// One sleeping thread in `sleeping`.
+const THREAD: u32 = WHOM + 1;
 
 /// Whose doing ends a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,11 +51,13 @@ pub enum Awaits {
 }
 
 impl Awaits {
-    /// What `sleeping` holds: 0 is "awake", 1 is "for anyone", above that a member's number plus two.
+    /// The lower half of what `sleeping` holds: 1 is "for anyone", above that a member's number plus two.
     fn code(self) -> u32 {
         match self {
             Self::Anyone => 1,
-            Self::Member(member) => member.saturating_add(2),
+            // Members are fewer (`MAX_MEMBERS`); who is not is waited for as anyone.
+            Self::Member(member) if member < WHOM - 2 => member + 2,
+            Self::Member(_) => 1,
         }
     }
 
@@ -69,12 +80,12 @@ impl Bell {
         Self { word: FutexWord::new(), sleeping: AtomicU32::new(0) }
     }
 
-    /// Rings if the owner has announced that it sleeps until member `by`, or anyone, does something. Call
+    /// Rings if a thread of the owner has announced that it sleeps until member `by`, or anyone, does something. Call
     /// [`Sleepers::any`] first.
     #[inline]
     pub fn ring(&self, by: u32) {
         // ORDERING: Relaxed; the fence in `Sleepers::any` orders this look after the counter's store.
-        let announced = self.sleeping.load(Ordering::Relaxed);
+        let announced = self.sleeping.load(Ordering::Relaxed) & WHOM;
         if announced == Awaits::Anyone.code() || announced == Awaits::Member(by).code() {
             self.word.wake_all();
         }
@@ -97,20 +108,78 @@ impl Bell {
         awaits: Awaits,
         look: impl FnOnce() -> Result<Option<Awaits>, E>,
     ) -> Result<Option<Awaits>, E> {
-        let seen = self.word.value();
-        // ORDERING: Relaxed for both; the fence below puts them before the last look at the counters.
-        sleepers.count.fetch_add(1, Ordering::Relaxed);
-        self.sleeping.store(awaits.code(), Ordering::Relaxed);
+        let seen = self.announce(sleepers, awaits);
         fence(Ordering::SeqCst);
         let answer = look();
         if matches!(answer, Ok(Some(now)) if awaits.covers(now)) {
             self.word.wait(seen, timeout);
         }
-        // ORDERING: Relaxed; a publisher that still sees the announcement rings once too often.
-        self.sleeping.store(0, Ordering::Relaxed);
-        sleepers.count.fetch_sub(1, Ordering::Relaxed);
+        self.withdraw(sleepers);
         answer
     }
+
+    /// Says that one more thread sleeps; the word's value before, by which the kernel sees a ring since.
+    fn announce(&self, sleepers: &Sleepers, awaits: Awaits) -> u32 {
+        let seen = self.word.value();
+        // ORDERING: Relaxed for both; the caller's fence puts them before the last look at the counters.
+        sleepers.count.fetch_add(1, Ordering::Relaxed);
+        self.change(|old| {
+            let whom = if old < THREAD || old & WHOM == awaits.code() { awaits } else { Awaits::Anyone };
+            (old & !WHOM).wrapping_add(THREAD) | whom.code()
+        });
+        seen
+    }
+
+    /// Says that one thread fewer sleeps.
+    fn withdraw(&self, sleepers: &Sleepers) {
+        // ORDERING: Relaxed; a publisher that still sees the announcement rings once too often. Of several threads the
+        // others may go on waiting for whom the first one named.
+        self.change(|old| if old < 2 * THREAD { 0 } else { old - THREAD });
+        sleepers.count.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Replaces `sleeping` in one step: threads of one member may do so at the same time.
+    fn change(&self, next: impl Fn(u32) -> u32) {
+        let mut old = self.sleeping.load(Ordering::Relaxed);
+        // ORDERING: Relaxed, as where this is called.
+        while let Err(found) =
+            self.sleeping.compare_exchange(old, next(old), Ordering::Relaxed, Ordering::Relaxed)
+        {
+            old = found;
+        }
+    }
+}
+
+/// One of the bells that a thread sleeps on.
+#[derive(Clone, Copy, Debug)]
+pub struct Nap<'a> {
+    /// The thread's member's bell in a segment.
+    pub bell: &'a Bell,
+    /// The sleepers of that segment.
+    pub sleepers: &'a Sleepers,
+    /// Whose doing there ends the wait.
+    pub awaits: Awaits,
+}
+
+/// Sleeps at most `timeout` on all `naps`, each bell once, unless `look` after the announcements answers that
+/// something has changed (false). Returns what it answered.
+///
+/// # Errors
+/// Those of `look`.
+pub fn sleep_any<E>(
+    naps: &[Nap<'_>],
+    timeout: Duration,
+    look: impl FnOnce() -> Result<bool, E>,
+) -> Result<bool, E> {
+    let seen: Vec<_> =
+        naps.iter().map(|nap| (&nap.bell.word, nap.bell.announce(nap.sleepers, nap.awaits))).collect();
+    fence(Ordering::SeqCst);
+    let answer = look();
+    if matches!(answer, Ok(true)) {
+        FutexWord::wait_any(&seen, timeout);
+    }
+    naps.iter().for_each(|nap| nap.bell.withdraw(nap.sleepers));
+    answer
 }
 
 impl Default for Bell {

@@ -37,6 +37,16 @@ impl FutexWord {
         kernel::wait(self, seen, timeout);
     }
 
+    /// Sleeps until any of the words differs from what was seen of it, a wake-up, a signal or the time-out; may return
+    /// early.
+    pub(crate) fn wait_any(words: &[(&Self, u32)], timeout: Duration) {
+        match words {
+            [] => crate::clock::sleep(timeout),
+            [(word, seen)] => word.wait(*seen, timeout),
+            _ => kernel::wait_any(words, timeout),
+        }
+    }
+
     /// Changes the word and wakes every sleeper.
     #[cold]
     pub(crate) fn wake_all(&self) {
@@ -65,6 +75,68 @@ mod kernel {
         unsafe {
             libc::syscall(libc::SYS_futex, futex.word.as_ptr(), libc::FUTEX_WAIT, seen, &raw const time)
         };
+    }
+
+    /// Most words that the kernel takes at a time.
+    const WORDS_MAX: usize = 128;
+    /// How long a thread sleeps that cannot be woken by all of its words.
+    const SHORT: Duration = Duration::from_millis(1);
+
+    /// `struct futex_waitv` of the kernel.
+    #[repr(C)]
+    struct Wait {
+        value: u64,
+        address: u64,
+        flags: u32,
+        reserved: u32,
+    }
+
+    /// Sleeps on many words. A kernel before 5.16, or a sandbox without this call, sleeps on the first one, and only
+    /// for a short time; so do the words beyond the most that the kernel takes.
+    pub(super) fn wait_any(words: &[(&FutexWord, u32)], timeout: Duration) {
+        #[cfg(ringccl_sim)]
+        {
+            let all: Vec<_> = words.iter().map(|(futex, seen)| (futex.word.word(), *seen)).collect();
+            if crate::sim::with(|world| world.futex_wait_any(&all, timeout)).is_some() {
+                return;
+            }
+        }
+        let (first, seen) = words[0];
+        if words.len() > WORDS_MAX {
+            return wait(first, seen, timeout.min(SHORT));
+        }
+        // 32-bit words that other processes use too.
+        const FUTEX2_SIZE_U32: u32 = 2;
+        let waits: Vec<Wait> = words
+            .iter()
+            .map(|(futex, seen)| Wait {
+                value: (*seen).into(),
+                address: futex.word.as_ptr().addr() as u64,
+                flags: FUTEX2_SIZE_U32,
+                reserved: 0,
+            })
+            .collect();
+        let mut until = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the call writes one timespec to a valid place; this clock always exists on Linux.
+        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut until) };
+        let nanos = until.tv_nsec + libc::c_long::from(timeout.subsec_nanos());
+        until.tv_sec += libc::time_t::try_from(timeout.as_secs()).unwrap_or(1 << 30) + nanos / 1_000_000_000;
+        until.tv_nsec = nanos % 1_000_000_000;
+        // SAFETY: every word is a live, aligned u32 for the length of the call, and the list and `until` are valid;
+        // the call reads them and writes nothing. Every result but "no such call" means "look again".
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_futex_waitv,
+                waits.as_ptr(),
+                waits.len() as u32,
+                0,
+                &raw const until,
+                libc::CLOCK_MONOTONIC,
+            )
+        };
+        if result < 0 && matches!(nix::errno::Errno::last_raw(), libc::ENOSYS | libc::EPERM | libc::EINVAL) {
+            wait(first, seen, timeout.min(SHORT));
+        }
     }
 
     pub(super) fn wake_all(futex: &FutexWord) {
@@ -97,6 +169,12 @@ mod kernel {
         if futex.word.load(Ordering::Relaxed) == seen {
             drop(futex.queue.sleepers.wait(guard).unwrap());
         }
+    }
+
+    /// Sleepers on many words are not modelled: each word by itself is, and the order of looks is the same.
+    pub(super) fn wait_any(words: &[(&FutexWord, u32)], timeout: Duration) {
+        let (first, seen) = words[0];
+        wait(first, seen, timeout);
     }
 
     pub(super) fn wake_all(futex: &FutexWord) {

@@ -41,6 +41,7 @@ pub mod segment;
 #[cfg(ringccl_sim)]
 pub mod sim;
 pub mod sync;
+pub mod turns;
 pub mod wait;
 
 pub use error::Error;

@@ -90,6 +90,51 @@ pub struct Waiter {
     stats: WaitStats,
 }
 
+/// What a [`Waiter`] waits for.
+pub trait Wait<E> {
+    /// Looks: true when the wait is over.
+    ///
+    /// # Errors
+    /// What ends the wait otherwise.
+    fn look(&mut self) -> Result<bool, E>;
+
+    /// After `waited` in this wait: looks whether it can succeed at all, then sleeps for `nap` at most, or until what
+    /// it waits for happens. True when the wait is over.
+    ///
+    /// # Errors
+    /// What ends the wait otherwise.
+    fn nap(&mut self, waited: Duration, nap: Duration) -> Result<bool, E>;
+}
+
+/// A wait on one bell.
+struct OneBell<'a, P, C> {
+    bell: &'a Bell,
+    sleepers: &'a Sleepers,
+    poll: P,
+    check: C,
+    /// Whom the last look found to be waited for.
+    awaits: Awaits,
+}
+
+impl<E, P, C> Wait<E> for OneBell<'_, P, C>
+where
+    P: FnMut() -> Result<Option<Awaits>, E>,
+    C: FnMut(Duration) -> Result<(), E>,
+{
+    #[inline]
+    fn look(&mut self) -> Result<bool, E> {
+        let found = (self.poll)()?;
+        self.awaits = found.unwrap_or(self.awaits);
+        Ok(found.is_none())
+    }
+
+    fn nap(&mut self, waited: Duration, nap: Duration) -> Result<bool, E> {
+        (self.check)(waited)?;
+        let found = self.bell.sleep(self.sleepers, nap, self.awaits, &mut self.poll)?;
+        if found.is_none() { Ok(true) } else { self.look() }
+    }
+}
+
 /// Fewest spins of a policy that spins: enough to notice that the peer has got a core of its own again.
 const SPINS_MIN: u32 = 32;
 /// A wait that ends within so many yields after spinning was spun in vain.
@@ -119,23 +164,32 @@ impl Waiter {
         &mut self,
         bell: &Bell,
         sleepers: &Sleepers,
-        mut poll: impl FnMut() -> Result<Option<Awaits>, E>,
+        poll: impl FnMut() -> Result<Option<Awaits>, E>,
         check: impl FnMut(Duration) -> Result<(), E>,
     ) -> Result<(), E> {
+        self.run(&mut OneBell { bell, sleepers, poll, check, awaits: Awaits::Anyone })
+    }
+
+    /// Looks, spins, yields and naps until `wait` is over.
+    ///
+    /// # Errors
+    /// The first error of `wait`.
+    #[inline]
+    pub fn run<E>(&mut self, wait: &mut impl Wait<E>) -> Result<(), E> {
         for _ in 0..self.policy.looks {
-            if poll()?.is_none() {
+            if wait.look()? {
                 return Ok(());
             }
         }
         for _ in 0..self.spins {
-            if poll()?.is_none() {
+            if wait.look()? {
                 self.spins = (self.spins + self.spins / 8 + 1).min(self.policy.spins);
                 return Ok(());
             }
             spin_hint();
         }
         let yields = self.stats.yields;
-        let outcome = self.wait_long(bell, sleepers, &mut poll, check);
+        let outcome = self.run_long(wait);
         if self.stats.yields - yields <= YIELDS_IN_VAIN {
             self.spins = (self.spins / 2).max(SPINS_MIN.min(self.policy.spins));
         }
@@ -144,15 +198,9 @@ impl Waiter {
 
     #[cold]
     #[inline(never)]
-    fn wait_long<E>(
-        &mut self,
-        bell: &Bell,
-        sleepers: &Sleepers,
-        poll: &mut impl FnMut() -> Result<Option<Awaits>, E>,
-        mut check: impl FnMut(Duration) -> Result<(), E>,
-    ) -> Result<(), E> {
+    fn run_long<E>(&mut self, wait: &mut impl Wait<E>) -> Result<(), E> {
         let start = now();
-        let outcome = self.yield_then_sleep(bell, sleepers, start, poll, &mut check);
+        let outcome = self.yield_then_sleep(start, wait);
         let waited = u64::try_from((now() - start).as_nanos()).unwrap_or(u64::MAX);
         self.stats.waits += 1;
         self.stats.total_ns = self.stats.total_ns.saturating_add(waited);
@@ -160,35 +208,26 @@ impl Waiter {
         outcome
     }
 
-    fn yield_then_sleep<E>(
-        &mut self,
-        bell: &Bell,
-        sleepers: &Sleepers,
-        start: Instant,
-        poll: &mut impl FnMut() -> Result<Option<Awaits>, E>,
-        check: &mut impl FnMut(Duration) -> Result<(), E>,
-    ) -> Result<(), E> {
+    fn yield_then_sleep<E>(&mut self, start: Instant, wait: &mut impl Wait<E>) -> Result<(), E> {
         let mut looks: u32 = 0;
-        let mut awaits = loop {
-            let Some(awaits) = poll()? else { return Ok(()) };
+        loop {
+            if wait.look()? {
+                return Ok(());
+            }
             // The clock is read on every fourth look: a look takes from half a microsecond up.
             if self.yield_for.is_zero() || (looks % 4 == 3 && (now() - start) >= self.yield_for) {
-                break awaits;
+                break;
             }
             self.stats.yields += 1;
             yield_core();
             looks += 1;
-        };
+        }
         loop {
-            check(now() - start)?;
             self.stats.sleeps += 1;
-            let found = bell.sleep(sleepers, self.policy.nap, awaits, &mut *poll)?;
-            let next = if found.is_some() { poll()? } else { None };
-            let Some(next) = next else {
+            if wait.nap(now() - start, self.policy.nap)? {
                 self.adapt(now() - start);
                 return Ok(());
-            };
-            awaits = next;
+            }
         }
     }
 

@@ -340,11 +340,16 @@ pub(crate) fn explain(segment: &Segment, word: u64, health: &Health, seqno: u64)
     }
 }
 
-/// The error of a rank for which a stage takes longer than `limit`: who is behind, and where.
+/// The error of a rank for which a stage takes longer than `limit`: who is behind, and where. If the communicator has
+/// ended meanwhile, that is the error: a rank that was stopped would otherwise blame those that waited for it.
 pub(crate) fn timeout(segment: &Segment, health: &Health, stage: Stage, limit: Duration) -> Error {
     let standing = standing(segment, &health.peers, health.rank, stage);
+    let verdict = Verdict::Timeout(health.rank);
+    let ended = end(segment, verdict, health, stage.seqno());
+    if segment.header().aborted() != verdict.to_word() {
+        return ended;
+    }
     let standing = standing.unwrap_or_else(|| "all other ranks have finished it".into());
-    end(segment, Verdict::Timeout(health.rank), health, stage.seqno());
     Error::Timeout { rank: health.rank, stage, limit, standing }
 }
 

@@ -3,6 +3,7 @@
 //! ```text
 //! 0            4096                  members end (page)      fan rings end
 //! | header     | member records ... | fan ring (ch 0, rank 0), ... | pair ring (ch 0, 0 -> 0), ... |
+//! | mail ring (0 -> 0), (0 -> 1), ... |                                                  end (page)
 //! ```
 //!
 //! Every offset follows from the [`Geometry`], which each process computes or validates once and keeps
@@ -24,13 +25,18 @@ use crate::error::Error;
 /// `RINGCCL1`, little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"RINGCCL1");
 /// Version of the layout in this module; changed with every change of it.
-pub const LAYOUT_VERSION: u64 = 2;
+pub const LAYOUT_VERSION: u64 = 3;
 /// Segments and their parts start and end on this boundary.
 pub const PAGE: u64 = 4096;
 /// Most members of one segment.
 pub const MAX_MEMBERS: u32 = 1024;
 /// Most channels of one segment.
 pub const MAX_CHANNELS: u32 = 64;
+
+/// What the mail rings between all ranks take at most, unless their slots are the least.
+pub const MAIL_BYTES: u64 = 32 << 20;
+/// Least bytes of a Simple slot of a mail ring, where pair rings have so many.
+const MAIL_SLOT_LEAST: u64 = 1 << 10;
 
 /// The sizes that decide where everything in a segment lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +98,22 @@ impl Geometry {
         self.fans_end() + index * self.pair.total_bytes()
     }
 
+    /// Shape of the ring for messages from one rank to one other beside all channels: as that of a pair ring, with
+    /// slots so small that the rings between all ranks together stay within [`MAIL_BYTES`], as far as lines allow.
+    pub fn mail(&self) -> RingGeometry {
+        let rings = u64::from(self.members) * u64::from(self.members.saturating_sub(1)).max(1);
+        let slot = MAIL_BYTES / rings / u64::from(self.pair.slots.max(1)) / 64 * 64;
+        let slot_bytes = u64::from(self.pair.slot_bytes).min(slot.max(MAIL_SLOT_LEAST)) as u32;
+        RingGeometry { slot_bytes, ..self.pair }
+    }
+
+    /// Offset of the mail ring from `source` to `destination`.
+    pub fn mail_offset(&self, source: u32, destination: u32) -> u64 {
+        assert!(source < self.members && destination < self.members);
+        let index = u64::from(source) * u64::from(self.members) + u64::from(destination);
+        self.pairs_end() + index * self.mail().total_bytes()
+    }
+
     /// Bytes of header and member records: what the creator commits.
     pub fn control_bytes(&self) -> u64 {
         (PAGE + u64::from(self.members) * size_of::<MemberRecord>() as u64).next_multiple_of(PAGE)
@@ -99,6 +121,11 @@ impl Geometry {
 
     /// Length of the sparse file.
     pub fn total_bytes(&self) -> u64 {
+        let members = u64::from(self.members);
+        self.pairs_end() + members * members * self.mail().total_bytes()
+    }
+
+    fn pairs_end(&self) -> u64 {
         let members = u64::from(self.members);
         self.fans_end() + u64::from(self.channels) * members * members * self.pair.total_bytes()
     }
@@ -175,6 +202,11 @@ mod tests {
                 for d in 0..g.members {
                     parts.push((g.pair_offset(c, s, d), g.pair.total_bytes()));
                 }
+            }
+        }
+        for s in 0..g.members {
+            for d in 0..g.members {
+                parts.push((g.mail_offset(s, d), g.mail().total_bytes()));
             }
         }
         parts.sort_unstable();

@@ -121,6 +121,14 @@ impl Segment {
         }
     }
 
+    /// Rings this member's own bell if another of its threads sleeps until this member does something.
+    #[inline]
+    pub fn notify_self(&self) {
+        if self.header().sleepers.any() {
+            self.member_record(self.member).bell.ring(self.member);
+        }
+    }
+
     /// Rings every bell, whether or not its owner has announced that it sleeps: for abort and leaving.
     pub fn ring_all(&self) {
         for member in 0..self.geometry.members {
@@ -191,6 +199,32 @@ impl Segment {
     pub fn pair_receiver(&self, channel: u32, source: u32) -> Result<Receiver, Error> {
         let offset = self.geometry.pair_offset(channel, source, self.member);
         Receiver::attach(self.ring(offset, self.geometry.pair)?, 0)
+    }
+
+    /// Takes the sending role of the mail ring from this member to `destination`.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::RoleTaken`].
+    pub fn mail_sender(&self, destination: u32) -> Result<Sender, Error> {
+        let offset = self.geometry.mail_offset(self.member, destination);
+        Sender::attach(self.ring(offset, self.geometry.mail())?, None)
+    }
+
+    /// Takes the receiving role of the mail ring from `source` to this member.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::RoleTaken`].
+    pub fn mail_receiver(&self, source: u32) -> Result<Receiver, Error> {
+        let offset = self.geometry.mail_offset(source, self.member);
+        Receiver::attach(self.ring(offset, self.geometry.mail())?, 0)
+    }
+
+    /// Commits the Simple slots of a mail ring: needed by each end before its first Simple message.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`].
+    pub fn commit_mail_slots(&self, source: u32, destination: u32) -> Result<(), Error> {
+        self.commit_slots(self.geometry.mail_offset(source, destination), self.geometry.mail())
     }
 
     /// Commits the Simple slots of a fan ring: needed by each end before its first Simple message.
