@@ -62,6 +62,16 @@ pub enum Error {
         /// What is wrong, with the values.
         what: String,
     },
+    /// The arguments of a call that is no collective are wrong; nothing was done and the communicator can go on.
+    #[error("rank {rank}, {call}: {what}")]
+    Call {
+        /// The calling rank.
+        rank: u32,
+        /// The call.
+        call: &'static str,
+        /// What is wrong, with the values.
+        what: String,
+    },
     /// A process died, or left before the operation was through.
     #[error(
         "rank {dead} ({how}) is gone: operation {seqno} on rank {rank} cannot finish; see what rank {dead} printed last"
@@ -137,6 +147,21 @@ pub enum Error {
         /// The operation.
         seqno: u64,
     },
+    /// More came before anybody asked for it than is kept: the receives are in another order than the sends, by far.
+    #[error(
+        "rank {rank}: rank {from} sent {letter}, which no receive asks for, and messages that nobody asked for already \
+         take up to {limit} bytes; receive them in the order of the sends, or with the tags they were sent with"
+    )]
+    EarlyMessages {
+        /// The receiving rank.
+        rank: u32,
+        /// The sending rank.
+        from: u32,
+        /// What it sent.
+        letter: String,
+        /// Bytes that are kept at most.
+        limit: usize,
+    },
     /// A report or trace could not be written.
     #[error("cannot write {what} `{path}`: {cause}")]
     Output {
@@ -147,11 +172,15 @@ pub enum Error {
         /// The system's answer.
         cause: std::io::Error,
     },
-    /// The stream's thread is gone or could not be started.
-    #[error("rank {rank}: the stream has ended: {why}")]
+    /// A call in a group was wrong, so that nothing of it was run.
+    #[error("the group was not run, because of a call in it: {wrong}")]
+    GroupRefused {
+        /// The first wrong call's error.
+        wrong: String,
+    },
+    /// A stream cannot go on.
+    #[error("the stream has ended: {why}")]
     StreamEnded {
-        /// The rank.
-        rank: u32,
         /// Why.
         why: String,
     },
@@ -166,13 +195,23 @@ pub enum Stage {
     Operation(u64),
     /// Leaving, which is the operation of this number.
     Finalize(u64),
+    /// Sending to a rank.
+    Send {
+        /// The receiver.
+        to: u32,
+    },
+    /// Receiving.
+    Recv {
+        /// The sender; `None` for any rank.
+        from: Option<u32>,
+    },
 }
 
 impl Stage {
     /// The operation's number; 0 before the first.
     pub(crate) fn seqno(self) -> u64 {
         match self {
-            Self::Join => 0,
+            Self::Join | Self::Send { .. } | Self::Recv { .. } => 0,
             Self::Operation(seqno) | Self::Finalize(seqno) => seqno,
         }
     }
@@ -181,7 +220,7 @@ impl Stage {
     fn setting(self) -> &'static str {
         match self {
             Self::Join => "RINGCCL_JOIN_TIMEOUT_MS",
-            Self::Operation(_) => "RINGCCL_TIMEOUT_MS",
+            Self::Operation(_) | Self::Send { .. } | Self::Recv { .. } => "RINGCCL_TIMEOUT_MS",
             Self::Finalize(_) => "RINGCCL_FINALIZE_TIMEOUT_MS",
         }
     }
@@ -193,6 +232,9 @@ impl std::fmt::Display for Stage {
             Self::Join => f.write_str("joining"),
             Self::Operation(seqno) => write!(f, "operation {seqno}"),
             Self::Finalize(seqno) => write!(f, "finalize (operation {seqno})"),
+            Self::Send { to } => write!(f, "send to rank {to}"),
+            Self::Recv { from: Some(from) } => write!(f, "recv from rank {from}"),
+            Self::Recv { from: None } => f.write_str("recv from any rank"),
         }
     }
 }
@@ -219,11 +261,15 @@ impl Error {
     pub fn class(&self) -> ErrorClass {
         use shmring::Error as Shm;
         match self {
-            Self::Setting { .. } | Self::MissingSetting { .. } | Self::Cluster(_) | Self::Argument { .. } => {
-                ErrorClass::InvalidArgument
-            }
+            Self::Setting { .. }
+            | Self::MissingSetting { .. }
+            | Self::Cluster(_)
+            | Self::Argument { .. }
+            | Self::Call { .. }
+            | Self::GroupRefused { .. } => ErrorClass::InvalidArgument,
             Self::OtherHost { .. }
             | Self::StreamEnded { .. }
+            | Self::EarlyMessages { .. }
             | Self::Mismatch { .. }
             | Self::Order { .. } => ErrorClass::InvalidUsage,
             Self::Rendezvous(_) | Self::Host { .. } | Self::Output { .. } => ErrorClass::System,

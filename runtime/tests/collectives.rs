@@ -233,16 +233,16 @@ fn barrier_holds_everybody() {
 /// Operations queued on a stream run in their order and give each buffer back.
 #[test]
 fn streams_run_in_order() {
-    with_ranks(4, &Config::new(4), |comm| {
+    with_ranks(4, &Config::new(4), |mut comm| {
         let rank = comm.rank() as i32;
-        let stream = ringccl::Stream::new(comm).unwrap();
+        let stream = ringccl::Stream::new();
         let pending: Vec<_> = (0..50)
-            .map(|k| stream.all_reduce(vec![rank + k; 100 * k as usize], ReduceOp::Sum).unwrap())
+            .map(|k| stream.all_reduce(&mut comm, vec![rank + k; 100 * k as usize], ReduceOp::Sum).unwrap())
             .collect();
         for (k, result) in pending.into_iter().enumerate() {
             let sum = result.wait().unwrap();
             assert_eq!(sum, vec![6 + 4 * k as i32; 100 * k]);
         }
-        stream.into_communicator().unwrap().finalize().unwrap();
+        comm.finalize().unwrap();
     });
 }

@@ -155,25 +155,34 @@ impl<T> Turns<T> {
 mod tests {
     use super::*;
 
+    fn enter<'a, T>(turns: &'a Turns<T>, ticket: &'a mut Ticket) -> Option<&'a mut T> {
+        // SAFETY: each test has one value and one issuer.
+        unsafe { turns.enter(ticket) }
+    }
+
+    fn idle<'a, T>(turns: &'a Turns<T>, issuer: &'a mut Issuer) -> Option<&'a mut T> {
+        // SAFETY: as in `enter`.
+        unsafe { turns.idle(issuer) }
+    }
+
     /// Turns come in the order of issue; tickets that were given up, before or in their turn, are skipped.
     #[test]
     fn tickets_are_served_in_order() {
         let (turns, mut issuer) = Turns::new(0);
-        // SAFETY: here and below the issuer and its tickets are this value's.
-        assert!(unsafe { turns.idle(&mut issuer) }.is_some());
+        assert!(idle(&turns, &mut issuer).is_some());
         let [mut first, mut second, third, mut fourth] = [(); 4].map(|()| issuer.issue());
-        assert!(unsafe { turns.idle(&mut issuer) }.is_none());
-        assert!(unsafe { turns.enter(&mut second) }.is_none());
-        *unsafe { turns.enter(&mut first) }.unwrap() += 1;
+        assert!(idle(&turns, &mut issuer).is_none());
+        assert!(enter(&turns, &mut second).is_none());
+        *enter(&turns, &mut first).unwrap() += 1;
         turns.give_up(third);
-        assert!(unsafe { turns.enter(&mut second) }.is_none());
+        assert!(enter(&turns, &mut second).is_none());
         turns.pass(first);
-        assert!(unsafe { turns.enter(&mut fourth) }.is_none());
-        assert!(unsafe { turns.enter(&mut second) }.is_some());
+        assert!(enter(&turns, &mut fourth).is_none());
+        assert!(enter(&turns, &mut second).is_some());
         turns.give_up(second);
-        assert_eq!(unsafe { turns.enter(&mut fourth) }.copied(), Some(1));
+        assert_eq!(enter(&turns, &mut fourth).copied(), Some(1));
         turns.pass(fourth);
-        assert!(unsafe { turns.idle(&mut issuer) }.is_some());
+        assert!(idle(&turns, &mut issuer).is_some());
     }
 
     /// A turn that is not one's own cannot be passed.
@@ -202,8 +211,7 @@ mod tests {
                             turns.give_up(ticket);
                             continue;
                         }
-                        // SAFETY: the ticket is this value's.
-                        while let None = unsafe { turns.enter(&mut ticket) }.map(|value| *value += 1) {
+                        while enter(&turns, &mut ticket).map(|value| *value += 1).is_none() {
                             std::thread::yield_now();
                         }
                         turns.pass(ticket);
@@ -211,7 +219,6 @@ mod tests {
                 });
             }
         });
-        // SAFETY: the issuer is this value's.
-        assert_eq!(unsafe { turns.idle(&mut issuer) }.copied(), Some(3200));
+        assert_eq!(idle(&turns, &mut issuer).copied(), Some(3200));
     }
 }

@@ -14,8 +14,7 @@ impl Communicator {
     /// # Errors
     /// [`Error::Argument`] when the lengths differ; anything else ends the communicator.
     pub fn all_reduce<T: Element>(&mut self, send: &[T], recv: &mut [T], op: ReduceOp) -> Result<(), Error> {
-        self.same_length(Kind::AllReduce, send.len(), recv.len())?;
-        let call = Call { kind: Kind::AllReduce, count: recv.len(), dtype: T::DTYPE, op };
+        let call = self.all_reduce_call::<T>(send.len(), recv.len(), op)?;
         // SAFETY: both slices hold `count` elements and are borrowed for the call.
         unsafe { self.run(call, send.as_ptr().cast(), recv.as_mut_ptr().cast()) }
     }
@@ -78,11 +77,21 @@ impl Communicator {
         unsafe { self.run(call, send.as_ptr().cast(), recv.as_mut_ptr().cast()) }
     }
 
-    fn broadcast_call<T: Element>(&self, count: usize, root: usize) -> Result<Call, Error> {
+    pub(crate) fn all_reduce_call<T: Element>(
+        &self,
+        send: usize,
+        recv: usize,
+        op: ReduceOp,
+    ) -> Result<Call, Error> {
+        self.same_length(Kind::AllReduce, send, recv)?;
+        Ok(Call { kind: Kind::AllReduce, count: recv, dtype: T::DTYPE, op })
+    }
+
+    pub(crate) fn broadcast_call<T: Element>(&self, count: usize, root: usize) -> Result<Call, Error> {
         if root >= self.nranks() {
             let kind = Kind::Broadcast { root: u32::try_from(root).unwrap_or(u32::MAX) };
-            let what = format!("root {root} is not a rank: there are {}", self.nranks);
-            return Err(Error::Argument { rank: self.rank, kind, what });
+            let what = format!("root {root} is not a rank: there are {}", self.nranks());
+            return Err(Error::Argument { rank: self.shared.rank, kind, what });
         }
         let kind = Kind::Broadcast { root: root as u32 };
         Ok(Call { kind, count, dtype: T::DTYPE, op: ReduceOp::Sum })
@@ -93,10 +102,9 @@ impl Communicator {
     /// # Errors
     /// Anything that ends the communicator.
     pub fn barrier(&mut self) -> Result<(), Error> {
-        let call = Call { kind: Kind::Barrier, count: 0, dtype: DType::F32, op: ReduceOp::Sum };
         let nowhere = std::ptr::dangling_mut::<u64>().cast();
         // SAFETY: the call has no elements.
-        unsafe { self.run(call, nowhere, nowhere) }
+        unsafe { self.run(Call::BARRIER, nowhere, nowhere) }
     }
 
     fn same_length(&self, kind: Kind, send: usize, recv: usize) -> Result<(), Error> {
@@ -105,6 +113,6 @@ impl Communicator {
         }
         let what =
             format!("the send buffer has {send} elements, the receive buffer {recv}; they must be equal");
-        Err(Error::Argument { rank: self.rank, kind, what })
+        Err(Error::Argument { rank: self.shared.rank, kind, what })
     }
 }

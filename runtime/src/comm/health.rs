@@ -13,6 +13,7 @@ use shmring::doorbell::Awaits;
 use shmring::layout::{JOURNAL_ENTRIES, MemberState, Record};
 use shmring::segment::Segment;
 use shmring::sync::{Ordering, fence};
+use std::ops::Range;
 use std::time::Duration;
 
 /// Why a communicator has ended, packed into the segment's abort word: kind above, rank + 1 below.
@@ -152,10 +153,7 @@ impl Health {
         self.listen(segment, seqno)?;
         for rank in self.peers.gone() {
             if !has_finished(segment, rank, seqno) {
-                // One that said good-bye and ended has not died.
-                let left = segment.member_record(rank).identity.state() == MemberState::Left;
-                let verdict = if left { Verdict::Left(rank) } else { Verdict::Dead(rank) };
-                return Err(end(segment, verdict, self, seqno));
+                return Err(self.tell_gone(segment, rank, seqno));
             }
         }
         for rank in (0..self.nranks()).filter(|rank| *rank != self.rank) {
@@ -166,6 +164,29 @@ impl Health {
             }
         }
         Ok(())
+    }
+
+    /// Called now and then by a rank that waits for messages of `peers`, or for one of them to take its own: the first
+    /// of them that is gone, if all others are gone too or there is no other.
+    #[cold]
+    pub(crate) fn check_peers(&mut self, segment: &Segment, peers: Range<u32>) -> Result<Option<u32>, Error> {
+        self.listen(segment, 0)?;
+        let ended = self.peers.gone();
+        let own = self.rank;
+        let is_gone = |rank: u32| {
+            ended.contains(&rank) || segment.member_record(rank).identity.state() == MemberState::Left
+        };
+        let mut others = peers.filter(|rank| *rank != own);
+        let first = others.clone().find(|rank| is_gone(*rank));
+        Ok(first.filter(|_| others.all(is_gone)))
+    }
+
+    /// Ends the communicator because a rank that is still needed is gone.
+    pub(crate) fn tell_gone(&self, segment: &Segment, rank: u32, seqno: u64) -> Error {
+        // One that said good-bye and ended has not died.
+        let left = segment.member_record(rank).identity.state() == MemberState::Left;
+        let verdict = if left { Verdict::Left(rank) } else { Verdict::Dead(rank) };
+        end(segment, verdict, self, seqno)
     }
 
     /// Takes what the coordinator has to say. That it is gone means nothing.

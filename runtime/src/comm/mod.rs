@@ -4,36 +4,39 @@ mod abort;
 mod calls;
 mod clash;
 mod descriptor;
+mod engine;
 mod health;
 mod init;
 mod order;
 mod peers;
+mod point_to_point;
 mod registry;
-mod run;
+mod shared;
 mod standing;
-mod vigil;
+mod watch;
 
 pub use abort::AbortHandle;
+pub(crate) use engine::Begun;
+pub(crate) use shared::Shared;
+pub(crate) use watch::{Duty, Watch};
 
 use crate::config::{Bind, Config};
 use crate::error::{Error, Stage};
-use crate::executor::Executor;
-use crate::fail::{self, FailPoint};
-use crate::plan::{Choice, Limits};
-use crate::report::{self, Tally};
-use crate::transport::shm::Shm;
+use crate::executor::Buffers;
+use crate::fail;
+use crate::mail::{Mail, Posts};
+use crate::plan::{Call, Choice};
+use crate::report;
+use crate::task::{CollectiveTask, Task, drive};
 use crate::{sched, trace};
 use coordinator_lite::{Secret, Server, UniqueId};
-use health::Health;
+use engine::Engine;
 use init::{Bootstrap, Joined};
-use registry::Entry;
-use run::Prepared;
 use shmring::Protocol;
 use shmring::doorbell::Awaits;
-use shmring::layout::{MemberRecord, MemberState};
-use shmring::sync::Ordering;
+use shmring::turns::{Issuer, Turns};
 use shmring::wait::{WaitPolicy, WaitStats, Waiter, usable_cores};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// One rank of a group of ranks.
@@ -41,32 +44,19 @@ use std::time::Duration;
 /// Operations are collective: every rank calls the same ones, in the same order, with the same counts, types
 /// and reductions. They block until the result is there. After an error of class `Remote`, `Timeout`,
 /// `System` or `Internal` the communicator has ended on every rank.
+///
+/// A [`Stream`](crate::Stream) runs operations behind the caller's back, a [`Group`](crate::Group) several at a time.
 #[derive(Debug)]
 pub struct Communicator {
-    shm: Shm,
-    executor: Executor,
-    waiter: Waiter,
-    health: Health,
-    config: Config,
-    limits: Limits,
-    rank: u32,
-    nranks: u32,
-    job: u64,
+    shared: Arc<Shared>,
+    /// Turns to use the engine.
+    calls: Issuer,
+    /// Turns to send to each rank.
+    posts: Posts,
     /// How the coordinator was reached.
     transport: &'static str,
-    /// A sum over all calls so far, in their order.
-    history: u64,
     /// Communicators that this process had made when this one was done, itself included.
     number: u64,
-    /// Operations begun; the first is 1.
-    seqno: u64,
-    tally: Tally,
-    /// Plan and kernel of the last call that moved data between ranks.
-    last: Option<Prepared>,
-    finalized: bool,
-    fail: Option<FailPoint>,
-    /// Among the communicators of this process.
-    entry: Arc<Entry>,
     /// The thread that used this communicator last.
     thread: u64,
 }
@@ -120,16 +110,24 @@ impl Communicator {
         let joined = bootstrap.join(&config)?;
         let cores = usable_cores(); // before binding, which leaves one
         let mut comm = Self::assemble(joined, config, rank, nranks, cores);
-        comm.claim_core(cores);
-        fail::at(&mut comm.fail, fail::INIT_BARRIER);
-        if let Err(error) = comm.wait_for_all() {
-            comm.health.let_cause_go_first(&error);
+        comm.meet(cores)?;
+        drop(server);
+        Ok(comm)
+    }
+
+    /// Waits for the others to attach, as the last step of joining them.
+    fn meet(&mut self, cores: usize) -> Result<(), Error> {
+        self.claim_core(cores);
+        let shared = Arc::clone(&self.shared);
+        let engine = self.engine()?;
+        fail::at(&mut engine.fail, fail::INIT_BARRIER);
+        if let Err(error) = wait_for_all(&shared, &mut engine.waiter) {
+            shared.health().let_cause_go_first(&error);
             return Err(error);
         }
-        fail::at(&mut comm.fail, fail::INIT_DONE);
-        drop(server);
-        comm.tally.publish(comm.shm.segment.member_record(rank), &WaitStats::default(), [0; 3]);
-        Ok(comm)
+        fail::at(&mut engine.fail, fail::INIT_DONE);
+        engine.tally.publish(shared.record(), &WaitStats::default(), [0; 3]);
+        Ok(())
     }
 
     /// The communicators of `nranks` ranks that all live in this process, in rank order: each is meant for a
@@ -147,101 +145,131 @@ impl Communicator {
     }
 
     fn assemble(joined: Joined, config: Config, rank: u32, nranks: u32, cores: usize) -> Self {
-        let limits = Shm::limits(joined.shm.segment.geometry());
         let policy = WaitPolicy::for_cores(nranks as usize, cores);
         let number = init::count();
-        let entry = registry::enter(joined.job, number, joined.shm.segment.view());
-        Self {
-            executor: Executor::new(rank, nranks),
-            waiter: Waiter::new(policy),
-            health: joined.health,
-            shm: joined.shm,
-            job: joined.job,
-            transport: joined.transport,
-            history: 0,
-            number,
-            config,
-            limits,
-            rank,
-            nranks,
-            seqno: 0,
-            tally: Tally::default(),
-            last: None,
-            finalized: false,
-            fail: joined.fail,
-            entry,
-            thread: registry::thread(),
-        }
+        let Joined { shm, health, job, transport, fail } = joined;
+        let segment = shm.segment.view();
+        let entry = registry::enter(job, number, segment.view());
+        let (engine, calls) = Turns::new(Engine::new(shm, policy, fail));
+        let (mail, posts) = Mail::new(rank, nranks);
+        let health = Mutex::new(health);
+        let shared = Shared { segment, rank, nranks, job, config, engine, mail, health, entry };
+        let thread = registry::thread();
+        Self { shared: Arc::new(shared), calls, posts, transport, number, thread }
     }
 
     /// Tells the scheduler what the calling thread is: the one that communicates.
     pub(crate) fn claim_core(&self, cores: usize) {
-        if self.config.bind == Bind::Even {
-            sched::bind_evenly(self.rank as usize, self.nranks as usize);
+        if self.shared.config.bind == Bind::Even {
+            sched::bind_evenly(self.rank(), self.nranks());
         }
-        if self.nranks as usize > cores {
+        if self.nranks() > cores {
             sched::ask_for_short_slice();
-        }
-    }
-
-    /// Waits until every rank has attached to the segment.
-    fn wait_for_all(&mut self) -> Result<(), Error> {
-        let Self { shm, waiter, health, config, rank, .. } = self;
-        let segment = &shm.segment;
-        if segment.is_complete() {
-            // The last to come wakes the others.
-            segment.ring_all();
-            return Ok(());
-        }
-        let header = segment.header();
-        waiter.wait(
-            &segment.member_record(*rank).bell,
-            &header.sleepers,
-            || {
-                let over = segment.is_complete() || header.aborted() != 0;
-                Ok((!over).then_some(Awaits::Anyone))
-            },
-            |waited| {
-                if waited >= config.join_timeout {
-                    return Err(health::timeout(segment, health, Stage::Join, config.join_timeout));
-                }
-                health.check_attached(segment)
-            },
-        )?;
-        match header.aborted() {
-            0 => Ok(()),
-            word => Err(health::explain(segment, word, health, 0)),
         }
     }
 
     /// This rank's number, from 0.
     pub fn rank(&self) -> usize {
-        self.rank as usize
+        self.shared.rank as usize
     }
 
     /// Number of ranks.
     pub fn nranks(&self) -> usize {
-        self.nranks as usize
+        self.shared.nranks as usize
     }
 
-    /// Operations that this rank has begun.
-    pub fn seqno(&self) -> u64 {
-        self.seqno
+    /// The engine, once every operation before has finished on whatever thread runs it.
+    #[inline]
+    fn engine(&mut self) -> Result<&mut Engine, Error> {
+        // SAFETY: `calls` was made with this engine.
+        if unsafe { self.shared.engine.idle(&mut self.calls) }.is_none() {
+            self.drain()?;
+        }
+        // SAFETY: as above.
+        let engine = unsafe { self.shared.engine.idle(&mut self.calls) };
+        Ok(engine.unwrap_or_else(|| unreachable!("only this handle issues turns, and all were passed")))
     }
 
-    /// Algorithm, protocol, channels and chunk of the last operation that moved data between ranks.
-    pub fn last_choice(&self) -> Option<Choice> {
-        self.last.map(|prepared| prepared.plan.choice)
+    /// Waits for the operations that streams still run.
+    #[cold]
+    fn drain(&mut self) -> Result<(), Error> {
+        let Self { shared, calls, .. } = self;
+        let (record, header) = (shared.record(), shared.segment.header());
+        let policy = WaitPolicy::for_cores(2 * shared.nranks as usize, usable_cores());
+        // The operations have deadlines of their own, so this wait ends; own doings ring the own bell.
+        Waiter::new(policy).wait(
+            &record.bell,
+            &header.sleepers,
+            || {
+                // SAFETY: `calls` was made with this engine.
+                let idle = unsafe { shared.engine.idle(calls) }.is_some();
+                Ok((!idle).then_some(Awaits::Member(shared.rank)))
+            },
+            |_| Ok(()),
+        )
     }
 
-    /// Messages that this rank has sent in each protocol, indexed by `Protocol as usize`.
-    pub fn messages_sent(&self) -> [u64; Protocol::ALL.len()] {
-        self.shm.sent()
+    /// Runs one collective to its end.
+    ///
+    /// # Safety
+    /// - `input` is readable and `output` writable for the call's bytes; they are equal or do not overlap.
+    #[inline]
+    unsafe fn run(&mut self, call: Call, input: *const u8, output: *mut u8) -> Result<(), Error> {
+        self.take();
+        let Self { shared, calls, .. } = self;
+        let buffers = Buffers { input, output };
+        // SAFETY: `calls` was made with this engine; the rest is the caller's contract.
+        unsafe {
+            if let Some(engine) = shared.engine.idle(calls) {
+                return engine.run(shared, call, buffers);
+            }
+            let task = CollectiveTask::new(Arc::clone(shared), calls.issue(), call, buffers);
+            drive(vec![Task::Collective(task)])
+        }
     }
 
-    /// What this rank has spent on waiting.
-    pub fn wait_stats(&self) -> WaitStats {
-        self.waiter.stats()
+    /// Queues one collective behind those before it, for somebody to drive.
+    ///
+    /// # Safety
+    /// - As [`Communicator::run`], until the task is done or dropped.
+    pub(crate) unsafe fn task(&mut self, call: Call, buffers: Buffers) -> Task {
+        self.take();
+        let ticket = self.calls.issue();
+        // SAFETY: the caller's contract.
+        Task::Collective(unsafe { CollectiveTask::new(Arc::clone(&self.shared), ticket, call, buffers) })
+    }
+
+    /// Notes which thread has the communicator in its hands.
+    #[inline]
+    fn take(&mut self) {
+        let thread = registry::thread();
+        if self.thread != thread {
+            self.thread = thread;
+            self.shared.entry.take();
+        }
+    }
+
+    /// Operations that this rank has begun, queued ones included: what [`Communicator::last_choice`] and the other
+    /// counters tell is about those that are done.
+    pub fn seqno(&mut self) -> u64 {
+        self.engine().map_or(0, |engine| engine.seqno)
+    }
+
+    /// Algorithm, protocol, channels and chunk of the last operation that moved data between ranks. Waits for queued
+    /// operations.
+    pub fn last_choice(&mut self) -> Option<Choice> {
+        self.engine().ok().and_then(|engine| engine.last_choice())
+    }
+
+    /// Messages of collectives that this rank has sent in each protocol, indexed by `Protocol as usize`. Waits for
+    /// queued operations.
+    pub fn messages_sent(&mut self) -> [u64; Protocol::ALL.len()] {
+        self.engine().map_or([0; 3], |engine| engine.shm.sent())
+    }
+
+    /// What this rank has spent on waiting in blocking calls. Waits for queued operations.
+    pub fn wait_stats(&mut self) -> WaitStats {
+        self.engine().map_or_else(|_| WaitStats::default(), |engine| engine.waiter.stats())
     }
 
     /// Bytes of shared memory that all ranks have in use together.
@@ -249,71 +277,85 @@ impl Communicator {
     /// # Errors
     /// [`Error::Segment`] when the system does not tell.
     pub fn shared_bytes(&self) -> Result<u64, Error> {
-        self.shm.segment.committed_bytes().map_err(|cause| Error::Segment { rank: self.rank, cause })
+        self.shared.segment.committed_bytes().map_err(|cause| self.shared.segment_error(cause))
     }
 
-    /// Leaves: writes this rank's part of report and trace. The lowest rank waits for the others' parts.
+    /// Leaves, after all queued operations: writes this rank's part of report and trace. The lowest rank waits for the
+    /// others' parts.
     ///
     /// # Errors
     /// [`Error::Output`] when report or trace cannot be written; an error of the barrier before it.
     pub fn finalize(mut self) -> Result<(), Error> {
-        fail::at(&mut self.fail, fail::FINALIZE_BEGIN);
-        self.finalized = true;
-        self.tally.publish(self.record(), &self.waiter.stats(), self.shm.sent());
-        // A root has sent and gone on: this is its last chance to learn that others called something else.
-        // ORDERING: Relaxed; the barrier publishes it.
-        self.record().words[health::HISTORY_WORD].store(self.history, Ordering::Relaxed);
-        let together = self.barrier().and_then(|()| self.health.compare_all(&self.shm.segment, self.seqno));
-        fail::at(&mut self.fail, fail::FINALIZE_MET);
-        let about = report::About { job: self.job, communicators: self.number, transport: self.transport };
-        let report = match &self.config.report {
-            Some(path) if self.rank == 0 => {
-                report::write(path, &self.shm.segment, self.health.members(), about)
+        let shared = Arc::clone(&self.shared);
+        let engine = self.engine()?;
+        fail::at(&mut engine.fail, fail::FINALIZE_BEGIN);
+        engine.finalizing = true;
+        engine.tell_all(&shared);
+        let met = self.barrier();
+        let about = report::About { job: shared.job, communicators: self.number, transport: self.transport };
+        let engine = self.engine()?;
+        let together = met.and_then(|()| engine.compare_all(&shared));
+        fail::at(&mut engine.fail, fail::FINALIZE_MET);
+        let report = match &shared.config.report {
+            Some(path) if shared.rank == 0 => {
+                report::write(path, &shared.segment, shared.health().members(), about)
             }
             _ => Ok(()),
         };
-        fail::at(&mut self.fail, fail::FINALIZE_REPORTED);
-        self.leave();
-        self.health.say_goodbye();
-        fail::at(&mut self.fail, fail::FINALIZE_LEFT);
-        let trace = trace::write(self.rank);
+        fail::at(&mut engine.fail, fail::FINALIZE_REPORTED);
+        shared.say_goodbye();
+        fail::at(&mut engine.fail, fail::FINALIZE_LEFT);
+        let trace = trace::write(shared.rank);
         together.and(report).and(trace)
-    }
-
-    fn leave(&mut self) {
-        self.record().identity.set_state(MemberState::Left);
-        if self.shm.segment.header().sleepers.any() {
-            self.shm.segment.ring_all();
-        }
-    }
-
-    fn record(&self) -> &MemberRecord {
-        self.shm.segment.member_record(self.rank)
     }
 
     /// A handle by which any thread can end this communicator on every rank, also while this one waits in it.
     pub fn abort_handle(&self) -> AbortHandle {
-        AbortHandle::new(self.shm.segment.view())
+        AbortHandle::new(self.shared.segment.view())
     }
 
     /// Why this communicator has ended, if it has: without waiting for the next operation to say so.
     pub fn async_error(&self) -> Option<Error> {
-        let word = self.shm.segment.header().aborted();
-        (word != 0).then(|| health::explain(&self.shm.segment, word, &self.health, self.seqno))
+        let word = self.shared.aborted();
+        let started = self.shared.record().identity.started.load(shmring::sync::Ordering::Relaxed); // ORDERING: only told
+        (word != 0).then(|| self.shared.explain(word, started))
     }
 
     /// The largest time an operation may take.
     pub fn timeout(&self) -> Duration {
-        self.config.timeout
+        self.shared.config.timeout
     }
 }
 
-impl Drop for Communicator {
-    /// A rank that leaves without [`Communicator::finalize`] says so, for the others not to wait.
-    fn drop(&mut self) {
-        registry::leave(&self.entry);
-        if !self.finalized {
-            self.leave();
-        }
+/// Waits until every rank has attached to the segment.
+fn wait_for_all(shared: &Shared, waiter: &mut Waiter) -> Result<(), Error> {
+    let segment = &shared.segment;
+    if segment.is_complete() {
+        // The last to come wakes the others.
+        segment.ring_all();
+        return Ok(());
+    }
+    let header = segment.header();
+    let limit = shared.config.join_timeout;
+    waiter.wait(
+        &shared.record().bell,
+        &header.sleepers,
+        || {
+            let over = segment.is_complete() || header.aborted() != 0;
+            Ok((!over).then_some(Awaits::Anyone))
+        },
+        |waited| {
+            if waited >= limit {
+                return Err(health::timeout(segment, &shared.health(), Stage::Join, limit));
+            }
+            shared.health().check_attached(segment)
+        },
+    )?;
+    match header.aborted() {
+        0 => Ok(()),
+        word => Err(shared.explain(word, 0)),
     }
 }
+
+#[cfg(test)]
+mod tests;

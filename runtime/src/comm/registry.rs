@@ -100,19 +100,14 @@ fn is_only_thread() -> bool {
     names.filter(|name| name.trim_end() != "coordinator").count() == 1
 }
 
-/// A wait that others know of; they are told that it is over when this is dropped.
-#[derive(Debug)]
+/// A wait that others know of, or one that nobody knows of yet; they are told that it is over when this is dropped.
+#[derive(Debug, Default)]
 pub(super) struct Announced {
     told: Vec<Arc<Entry>>,
     epoch: u64,
 }
 
 impl Announced {
-    /// A wait nobody knows of yet.
-    pub(super) fn new() -> Self {
-        Self { told: Vec::new(), epoch: 0 }
-    }
-
     /// Says in the records of all communicators of this thread where it waits; again when that has changed.
     pub(super) fn tell(&mut self, job: u64, seqno: u64, awaits: u32) -> Stuck {
         if self.epoch == 0 {

@@ -12,7 +12,11 @@ const NAMED: usize = 8;
 
 /// What the ranks other than `rank` that have not done with `stage` are doing, stopped ones first, if there are any.
 pub(super) fn standing(segment: &Segment, peers: &Peers, rank: u32, stage: Stage) -> Option<String> {
-    let others = (0..peers.members().len() as u32).filter(|other| *other != rank);
+    let needed = |other: u32| match stage {
+        Stage::Send { to: peer } | Stage::Recv { from: Some(peer) } => other == peer,
+        Stage::Recv { from: None } | Stage::Join | Stage::Operation(_) | Stage::Finalize(_) => true,
+    };
+    let others = (0..peers.members().len() as u32).filter(|other| *other != rank && needed(*other));
     let mut late: Vec<(bool, String)> = others
         .filter_map(|other| {
             let text = place(segment, other, stage)?;
@@ -40,16 +44,22 @@ pub(super) fn standing(segment: &Segment, peers: &Peers, rank: u32, stage: Stage
 /// Where one rank is, if it has not done with `stage`.
 fn place(segment: &Segment, rank: u32, stage: Stage) -> Option<String> {
     let record = segment.member_record(rank);
-    let (Stage::Operation(seqno) | Stage::Finalize(seqno)) = stage else {
-        return (record.identity.state() == MemberState::Absent)
-            .then(|| "has not attached to the segment".into());
-    };
+    if stage == Stage::Join {
+        let is_absent = record.identity.state() == MemberState::Absent;
+        return is_absent.then(|| "has not attached to the segment".into());
+    }
     // ORDERING: Relaxed; the numbers are only printed.
     let started = record.identity.started.load(Ordering::Relaxed);
     let finished = record.identity.finished.load(Ordering::Relaxed);
     let call = match record.journal.read(started) {
         Record::Here(words) => format!(" ({})", Descriptor::from_words(words)),
         Record::NotYet | Record::Overwritten => String::new(),
+    };
+    let (Stage::Operation(seqno) | Stage::Finalize(seqno)) = stage else {
+        return Some(match started {
+            s if s > finished => format!("is in operation {s}{call}"),
+            _ => format!("is in no collective (it has finished {finished})"),
+        });
     };
     (finished < seqno).then(|| match started {
         s if s >= seqno => format!("is in operation {seqno} too"),

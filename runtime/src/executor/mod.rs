@@ -1,8 +1,8 @@
 //! Runs plans: advances every channel as far as slots and credits allow, and never blocks.
 //!
-//! [`Executor::poll`] is the engine. Who calls it decides how an operation waits: the blocking calls of
-//! [`Communicator`](crate::Communicator) poll in the caller's thread and sleep on the rank's doorbell, a
-//! [`Stream`](crate::Stream) does the same on a thread of its own.
+//! Who calls [`Executor::poll`] decides how an operation waits: the blocking calls of
+//! [`Communicator`](crate::Communicator) poll in the caller's thread and sleep on the rank's doorbell; a
+//! [`Group`](crate::Group) and the drivers of [`Stream`](crate::Stream)s poll many operations in turn.
 
 mod primitive;
 
@@ -25,9 +25,9 @@ pub(crate) struct Buffers {
 
 /// An operation that is running.
 #[derive(Debug)]
-pub(crate) struct Operation {
-    pub(crate) plan: Plan,
-    pub(crate) reducer: Reducer,
+pub(crate) struct Operation<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) reducer: &'a Reducer,
     pub(crate) buffers: Buffers,
     /// What its messages are marked with: others do not arrive.
     pub(crate) stamp: Stamp,
@@ -36,7 +36,9 @@ pub(crate) struct Operation {
 /// What a poll achieved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// Every channel that is not done waits for a peer; see [`Executor::awaits`].
+    /// Some primitives have run; now every channel that is not done waits for a peer.
+    Advanced,
+    /// None could run: every channel that is not done waits for a peer; see [`Executor::awaits`].
     Blocked,
     /// Every primitive has run.
     Done,
@@ -103,7 +105,7 @@ impl Executor {
     #[inline]
     pub(crate) unsafe fn poll(
         &mut self,
-        operation: &Operation,
+        operation: &Operation<'_>,
         segment: &Segment,
         lanes: &mut [Lane],
     ) -> Result<Progress, Error> {
@@ -134,7 +136,11 @@ impl Executor {
                 if ran {
                     segment.notify();
                 }
-                return Ok(if done { Progress::Done } else { Progress::Blocked });
+                return Ok(match (done, ran) {
+                    (true, _) => Progress::Done,
+                    (false, true) => Progress::Advanced,
+                    (false, false) => Progress::Blocked,
+                });
             }
         }
     }
@@ -149,7 +155,7 @@ impl Executor {
     #[inline]
     pub(crate) unsafe fn awaits(
         &mut self,
-        operation: &Operation,
+        operation: &Operation<'_>,
         lanes: &mut [Lane],
     ) -> Result<Option<Awaits>, Error> {
         let mut all = None;
@@ -168,7 +174,7 @@ impl Executor {
     fn context<'a>(
         &'a mut self,
         channel: usize,
-        operation: &'a Operation,
+        operation: &'a Operation<'a>,
         lane: &'a mut Lane,
     ) -> Option<(primitive::Context<'a>, &'a mut u32)> {
         let Self { cursors, scratch, rank, nranks } = self;
@@ -183,7 +189,7 @@ impl Executor {
     unsafe fn advance(
         &mut self,
         channel: usize,
-        operation: &Operation,
+        operation: &Operation<'_>,
         lane: &mut Lane,
     ) -> Result<Option<usize>, Error> {
         let Some((mut context, arrived)) = self.context(channel, operation, lane) else { return Ok(Some(0)) };
@@ -206,7 +212,7 @@ impl Executor {
         Ok(Some(Self::bytes(prim, operation)))
     }
 
-    fn bytes(prim: &Prim, operation: &Operation) -> usize {
+    fn bytes(prim: &Prim, operation: &Operation<'_>) -> usize {
         prim.len * operation.reducer.dtype().size_bytes()
     }
 }

@@ -64,7 +64,7 @@ impl Scratch {
 
 /// One attempt at one primitive.
 pub(super) struct Context<'a> {
-    pub(super) operation: &'a Operation,
+    pub(super) operation: &'a Operation<'a>,
     pub(super) prim: &'a Prim,
     pub(super) lane: &'a mut Lane,
     pub(super) scratch: &'a mut Scratch,

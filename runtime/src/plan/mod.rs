@@ -56,6 +56,9 @@ pub(crate) struct Call {
 }
 
 impl Call {
+    pub(crate) const BARRIER: Self =
+        Self { kind: Kind::Barrier, count: 0, dtype: DType::F32, op: ReduceOp::Sum };
+
     pub(crate) fn bytes(&self) -> usize {
         self.count * self.dtype.size_bytes()
     }

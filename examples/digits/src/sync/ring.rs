@@ -1,8 +1,7 @@
 //! Ranks that are processes, joined by the `ringccl` crate. The only module that names it.
 //!
-//! Buckets run on a communication stream: a worker thread that owns the communicator. The other exchanges
-//! need the communicator itself, so the stream is opened with the first bucket of an epoch and closed by the
-//! next exchange that is not a bucket. An error leaves no communicator behind, and every later call says so.
+//! Buckets run on a communication stream, behind the back of the backward pass. The other exchanges are blocking calls,
+//! which the communicator runs after the buckets.
 
 use std::fmt::Display;
 
@@ -16,9 +15,8 @@ use crate::error::{Error, Result};
 pub struct RingSync {
     rank: usize,
     nranks: usize,
-    /// At most one of these two is there: the stream owns the communicator while buckets travel.
-    communicator: Option<ringccl::Communicator>,
-    stream: Option<ringccl::Stream>,
+    communicator: ringccl::Communicator,
+    stream: ringccl::Stream,
 }
 
 impl RingSync {
@@ -30,38 +28,16 @@ impl RingSync {
         let communicator =
             ringccl::Communicator::from_env().map_err(|source| failed(0, "joining the ranks", source))?;
         let (rank, nranks) = (communicator.rank(), communicator.nranks());
-        Ok(Self { rank, nranks, communicator: Some(communicator), stream: None })
-    }
-
-    fn communicator(&mut self, operation: &str) -> Result<&mut ringccl::Communicator> {
-        let rank = self.rank;
-        if let Some(stream) = self.stream.take() {
-            let communicator =
-                stream.into_communicator().map_err(|source| failed(rank, operation, source))?;
-            return Ok(self.communicator.insert(communicator));
-        }
-        self.communicator.as_mut().ok_or_else(|| failed(rank, operation, LOST))
-    }
-
-    fn stream(&mut self, operation: &str) -> Result<&ringccl::Stream> {
-        let rank = self.rank;
-        if let Some(communicator) = self.communicator.take() {
-            let stream =
-                ringccl::Stream::new(communicator).map_err(|source| failed(rank, operation, source))?;
-            return Ok(self.stream.insert(stream));
-        }
-        self.stream.as_ref().ok_or_else(|| failed(rank, operation, LOST))
+        Ok(Self { rank, nranks, communicator, stream: ringccl::Stream::new() })
     }
 }
-
-const LOST: &str = "the communicator was lost in an earlier error";
 
 fn failed(rank: usize, operation: &str, reason: impl Display) -> Error {
     Error::Sync { rank, operation: operation.into(), reason: reason.to_string() }
 }
 
 impl GradientSync for RingSync {
-    type Handle = ringccl::Pending<f32>;
+    type Handle = ringccl::Pending<Vec<f32>>;
     type Span = ringccl::trace::Span;
 
     fn rank(&self) -> usize {
@@ -73,10 +49,9 @@ impl GradientSync for RingSync {
     }
 
     fn start(&mut self, bucket: Vec<f32>) -> Result<Self::Handle> {
-        let (rank, operation) = (self.rank, "starting a bucket");
-        self.stream(operation)?
-            .all_reduce(bucket, ReduceOp::Avg)
-            .map_err(|source| failed(rank, operation, source))
+        let Self { rank, communicator, stream, .. } = self;
+        let started = stream.all_reduce(communicator, bucket, ReduceOp::Avg);
+        started.map_err(|source| failed(*rank, "starting a bucket", source))
     }
 
     fn wait(&mut self, handle: Self::Handle) -> Result<Vec<f32>> {
@@ -85,13 +60,12 @@ impl GradientSync for RingSync {
 
     fn broadcast(&mut self, values: &mut [f32]) -> Result<()> {
         let (rank, operation) = (self.rank, "broadcasting the parameters");
-        self.communicator(operation)?.broadcast(values, 0).map_err(|source| failed(rank, operation, source))
+        self.communicator.broadcast(values, 0).map_err(|source| failed(rank, operation, source))
     }
 
     fn sum(&mut self, values: &mut [f64]) -> Result<()> {
         let (rank, operation) = (self.rank, "summing the metrics");
-        let communicator = self.communicator(operation)?;
-        communicator
+        self.communicator
             .all_reduce_in_place(values, ReduceOp::Sum)
             .map_err(|source| failed(rank, operation, source))
     }
@@ -102,23 +76,20 @@ impl GradientSync for RingSync {
             Extreme::Min => ReduceOp::Min,
             Extreme::Max => ReduceOp::Max,
         };
-        let communicator = self.communicator(operation)?;
-        communicator.all_reduce_in_place(values, op).map_err(|source| failed(rank, operation, source))
+        self.communicator.all_reduce_in_place(values, op).map_err(|source| failed(rank, operation, source))
     }
 
     fn barrier(&mut self) -> Result<()> {
         let (rank, operation) = (self.rank, "waiting for all ranks");
-        self.communicator(operation)?.barrier().map_err(|source| failed(rank, operation, source))
+        self.communicator.barrier().map_err(|source| failed(rank, operation, source))
     }
 
     fn span(&self, name: &str) -> Self::Span {
         ringccl::trace::span(name)
     }
 
-    fn finish(mut self) -> Result<()> {
-        let (rank, operation) = (self.rank, "leaving the ranks");
-        self.communicator(operation)?;
-        let communicator = self.communicator.take().ok_or_else(|| failed(rank, operation, LOST))?;
-        communicator.finalize().map_err(|source| failed(rank, operation, source))
+    fn finish(self) -> Result<()> {
+        let rank = self.rank;
+        self.communicator.finalize().map_err(|source| failed(rank, "leaving the ranks", source))
     }
 }

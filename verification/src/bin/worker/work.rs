@@ -18,13 +18,13 @@ pub(super) fn run(args: &Args, rank: u32, mut comm: Communicator) -> anyhow::Res
     match args.act {
         Act::Check => {
             check(&mut comm)?;
-            let done = done(&comm, 0.0, (0, 0));
+            let done = done(&mut comm, 0.0, (0, 0));
             comm.finalize()?;
             say(rank, done)
         }
         Act::Loop | Act::Exit => {
             all_reduces(args, rank, &mut comm)?;
-            say(rank, done(&comm, 0.0, (0, 0)))?;
+            say(rank, done(&mut comm, 0.0, (0, 0)))?;
             if args.act == Act::Exit {
                 // No destructor runs: the others see a process that is gone.
                 std::process::exit(0);
@@ -41,7 +41,7 @@ pub(super) fn run(args: &Args, rank: u32, mut comm: Communicator) -> anyhow::Res
     }
 }
 
-fn done(comm: &Communicator, cpu_ms: f64, shared: (u64, u64)) -> Event {
+fn done(comm: &mut Communicator, cpu_ms: f64, shared: (u64, u64)) -> Event {
     Event::Done { cpu_ms, sleeps: comm.wait_stats().sleeps, shared_small: shared.0, shared_large: shared.1 }
 }
 
@@ -107,7 +107,7 @@ fn late(args: &Args, rank: u32, mut comm: Communicator) -> anyhow::Result<()> {
     }
     comm.all_reduce_in_place(&mut one, ReduceOp::Sum)?;
     ensure!(start.elapsed() >= pause / 2, "rank {rank} did not wait for the late rank");
-    let done = done(&comm, cpu_ms()? - cpu, (0, 0));
+    let done = done(&mut comm, cpu_ms()? - cpu, (0, 0));
     comm.finalize()?;
     say(rank, done)
 }
@@ -147,7 +147,7 @@ fn regroup(args: &Args, rank: u32, mut comm: Communicator) -> anyhow::Result<()>
     for _ in 0..ROUNDS {
         check(&mut comm)?;
     }
-    let done = done(&comm, 0.0, (0, 0));
+    let done = done(&mut comm, 0.0, (0, 0));
     comm.finalize()?;
     say(rank, done)
 }
@@ -160,7 +160,7 @@ fn listed(args: &Args, rank: u32, first: Communicator) -> anyhow::Result<()> {
     }
     say(rank, Event::Running)?;
     calls::make(if rank == 1 { &args.odd_calls } else { &args.calls }, &mut comms)?;
-    let done = done(&comms[0], 0.0, (0, 0));
+    let done = done(&mut comms[0], 0.0, (0, 0));
     for comm in comms {
         comm.finalize()?;
     }
@@ -176,7 +176,8 @@ fn memory(rank: u32, mut comm: Communicator) -> anyhow::Result<()> {
     comm.barrier()?;
     comm.all_reduce_in_place(&mut buffer, ReduceOp::Max)?;
     comm.barrier()?;
-    let done = done(&comm, 0.0, (small, comm.shared_bytes()?));
+    let large = comm.shared_bytes()?;
+    let done = done(&mut comm, 0.0, (small, large));
     comm.finalize()?;
     say(rank, done)
 }

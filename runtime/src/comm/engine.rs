@@ -1,0 +1,387 @@
+//! How collectives run on one rank: one at a time, in the order of the calls.
+//!
+//! ```text
+//!  begin  count, plan, connect     advance  poll the plan; announce the call     finish  count, tell
+//! ```
+//!
+//! [`Engine::run`] does all three in the calling thread and waits in between; a [`Task`](crate::task::Task) does them
+//! on whichever thread drives it. Nothing below `begin` knows which.
+
+use super::descriptor::{self, Descriptor};
+use super::health;
+use super::shared::Shared;
+use super::watch::{Duty, Watch};
+use crate::error::{Error, Stage};
+use crate::executor::{Buffers, Executor, Operation, Progress};
+use crate::fail::{self, FailPoint};
+use crate::plan::{Call, Choice, Kind, Limits, Plan, select};
+use crate::reduce::{self, Dst, Reducer, Store};
+use crate::report::Tally;
+use crate::trace;
+use crate::transport::shm::{Lane, Shm};
+use shmring::Protocol;
+use shmring::Stamp;
+use shmring::doorbell::Awaits;
+use shmring::layout::MemberRecord;
+use shmring::segment::Segment;
+use shmring::sync::Ordering;
+use shmring::wait::{WaitPolicy, Waiter};
+use std::cell::Cell;
+use std::time::Duration;
+
+/// A call, ready to run.
+#[derive(Debug)]
+struct Prepared {
+    plan: Plan,
+    reducer: Reducer,
+    descriptor: Descriptor,
+    /// The descriptor's part of each message's stamp.
+    mixed: u64,
+}
+
+/// The operation that runs, besides what `Prepared` says of it.
+#[derive(Debug)]
+struct Running {
+    buffers: Buffers,
+    stamp: Stamp,
+    trace: Option<trace::Begun>,
+    /// Whether its call has been entered in the journal.
+    announced: bool,
+}
+
+// SAFETY: what `begin` promises of the buffers holds on whichever thread advances the operation.
+unsafe impl Send for Running {}
+
+/// What one rank runs collectives on.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    pub(super) shm: Shm,
+    executor: Executor,
+    pub(super) waiter: Waiter,
+    limits: Limits,
+    /// A sum over all calls so far, in their order.
+    pub(super) history: u64,
+    /// Operations begun; the first is 1.
+    pub(super) seqno: u64,
+    pub(super) tally: Tally,
+    /// Plan and kernel of the last call that moved data between ranks; most calls repeat it.
+    prepared: Option<Prepared>,
+    running: Option<Running>,
+    watch: Watch,
+    /// Whether what runs is the barrier of `finalize`.
+    pub(super) finalizing: bool,
+    pub(super) fail: Option<FailPoint>,
+}
+
+/// Whether a call is over as soon as it has begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Begun {
+    /// It needs no other rank.
+    Done,
+    /// Advance it until it is done.
+    Running,
+}
+
+impl Engine {
+    pub(super) fn new(shm: Shm, policy: WaitPolicy, fail: Option<FailPoint>) -> Self {
+        let (rank, nranks) = (shm.segment.member(), shm.segment.geometry().members);
+        Self {
+            executor: Executor::new(rank, nranks),
+            waiter: Waiter::new(policy),
+            limits: Shm::limits(shm.segment.geometry()),
+            shm,
+            history: 0,
+            seqno: 0,
+            tally: Tally::default(),
+            prepared: None,
+            running: None,
+            watch: Watch::default(),
+            finalizing: false,
+            fail,
+        }
+    }
+
+    /// Runs one operation to its end, waiting in the calling thread.
+    ///
+    /// # Safety
+    /// - `buffers` are as [`Buffers`] says, for the call's bytes.
+    #[inline]
+    pub(crate) unsafe fn run(&mut self, shared: &Shared, call: Call, buffers: Buffers) -> Result<(), Error> {
+        // SAFETY: the caller's contract.
+        unsafe {
+            if self.begin(shared, call, buffers)? == Begun::Running {
+                let outcome = self.drive(shared);
+                if let Err(error) = outcome {
+                    return Err(shared.give_up(error, self.seqno));
+                }
+            }
+        }
+        self.finish(shared, &call);
+        Ok(())
+    }
+
+    /// Counts a call and prepares it; nothing is sent yet.
+    ///
+    /// # Errors
+    /// Why the communicator has ended, or cannot go on.
+    ///
+    /// # Safety
+    /// - `buffers` are as [`Buffers`] says, for the call's bytes, until the operation is done or an error was returned, on
+    ///   every thread that advances it.
+    #[inline]
+    pub(crate) unsafe fn begin(
+        &mut self,
+        shared: &Shared,
+        call: Call,
+        buffers: Buffers,
+    ) -> Result<Begun, Error> {
+        let word = shared.aborted();
+        if word != 0 {
+            return Err(shared.refuse(word, self.seqno + 1));
+        }
+        fail::at(&mut self.fail, fail::OP_BEGIN);
+        self.seqno += 1;
+        let trace = trace::begin();
+        // An operation without elements waits for nobody, but the others must be able to compare it with theirs.
+        let is_empty = call.count == 0 && call.kind != Kind::Barrier;
+        if shared.nranks > 1 && !is_empty {
+            let prepared = self.prepare(shared, call);
+            let (mixed, choice, channels) = (prepared.mixed, prepared.plan.choice, prepared.plan.channels());
+            self.remember(mixed);
+            fail::at(&mut self.fail, fail::OP_CALLED);
+            if let Err(error) = self.shm.connect(choice.algorithm, choice.protocol, channels) {
+                return Err(shared.give_up(error, self.seqno));
+            }
+            let lines = if choice.protocol == Protocol::Simple { 0 } else { choice.chunk_bytes };
+            if let Some(Prepared { plan, .. }) = &self.prepared {
+                self.executor.start(plan, lines);
+            }
+            self.watch.begin();
+            let stamp = descriptor::stamp(mixed, self.seqno);
+            self.running = Some(Running { buffers, stamp, trace, announced: false });
+            return Ok(Begun::Running);
+        }
+        if is_empty {
+            let descriptor = Descriptor::new(&call, false);
+            self.remember(descriptor.mix());
+            announce(shared.record(), self.seqno, descriptor);
+        } else if buffers.input != buffers.output.cast_const() {
+            let dst = Dst { ptr: buffers.output, store: Store::Streaming };
+            // SAFETY: the caller's contract; with one rank every reduction is a copy.
+            unsafe { reduce::copy(buffers.input, &[dst], call.bytes()) };
+        }
+        let stamp = Stamp::default();
+        self.running = Some(Running { buffers, stamp, trace, announced: true });
+        Ok(Begun::Done)
+    }
+
+    /// Adds a call to the sum over all calls, for those that nobody waits in and the journal loses.
+    #[inline]
+    fn remember(&mut self, mixed: u64) {
+        self.history = (self.history.rotate_left(5) ^ mixed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    /// What a call needs to run; that of the last call is kept.
+    #[inline]
+    fn prepare(&mut self, shared: &Shared, call: Call) -> &Prepared {
+        // The barrier of `finalize` is called by another name.
+        let again = self.prepared.as_ref().is_some_and(|last| last.plan.call == call) && !self.finalizing;
+        if !again {
+            self.prepared = None;
+        }
+        let Self { prepared, limits, finalizing, .. } = self;
+        prepared.get_or_insert_with(|| {
+            let choice = select(&call, &shared.config, limits);
+            let descriptor = Descriptor::new(&call, *finalizing);
+            Prepared {
+                plan: Plan::new(call, choice, shared.rank, shared.nranks),
+                reducer: Reducer::new(call.dtype, call.op, shared.nranks as usize),
+                descriptor,
+                mixed: descriptor.mix(),
+            }
+        })
+    }
+
+    /// Algorithm, protocol, channels and chunk of the last operation that moved data between ranks.
+    pub(super) fn last_choice(&self) -> Option<Choice> {
+        self.prepared.as_ref().map(|prepared| prepared.plan.choice)
+    }
+
+    /// The parts that polling needs; `None` when nothing runs.
+    #[inline]
+    fn parts(&mut self) -> Option<(&mut Executor, Operation<'_>, &Segment, &mut [Lane])> {
+        let Self { executor, prepared, running, shm, .. } = self;
+        let (Some(Prepared { plan, reducer, .. }), Some(running)) = (prepared, running) else { return None };
+        let operation = Operation { plan, reducer, buffers: running.buffers, stamp: running.stamp };
+        Some((executor, operation, &shm.segment, &mut shm.lanes))
+    }
+
+    /// Advances what runs as far as messages and credit allow.
+    ///
+    /// # Errors
+    /// A corrupt ring; see [`Shared::give_up`].
+    ///
+    /// # Safety
+    /// - The contract of `begin` holds still.
+    #[inline]
+    pub(crate) unsafe fn advance(&mut self, shared: &Shared) -> Result<Progress, Error> {
+        let (Some(Prepared { plan, descriptor, .. }), Some(running)) = (&self.prepared, &mut self.running)
+        else {
+            return Ok(Progress::Done);
+        };
+        let (descriptor, seqno) = (*descriptor, self.seqno);
+        let first = !std::mem::replace(&mut running.announced, true);
+        // A message in lines goes first, and everything else is done while the peers' messages are under way. The
+        // stamp keeps data apart in any case; the journal is for those who wait in vain.
+        let early = first && plan.choice.protocol == Protocol::Simple;
+        if early {
+            announce(shared.record(), seqno, descriptor);
+        }
+        let Some((executor, operation, segment, lanes)) = self.parts() else { return Ok(Progress::Done) };
+        // SAFETY: the caller's contract; connections were made by `begin`.
+        let progress = unsafe { executor.poll(&operation, segment, lanes) };
+        if first && !early {
+            announce(shared.record(), seqno, descriptor);
+        }
+        let progress = progress.map_err(|cause| shared.segment_error(cause))?;
+        if progress == Progress::Advanced {
+            // What is waited for from now on is another wait.
+            self.watch.waited();
+        }
+        Ok(progress)
+    }
+
+    /// Number of the last operation begun, from 1.
+    pub(crate) fn seqno(&self) -> u64 {
+        self.seqno
+    }
+
+    /// Whom what runs waits for, or `None` when it can be advanced.
+    ///
+    /// # Errors
+    /// As [`Engine::advance`].
+    ///
+    /// # Safety
+    /// - The contract of `begin` holds still.
+    #[inline]
+    pub(crate) unsafe fn awaits(&mut self, shared: &Shared) -> Result<Option<Awaits>, Error> {
+        let Some((executor, operation, _, lanes)) = self.parts() else { return Ok(None) };
+        // SAFETY: the caller's contract.
+        unsafe { executor.awaits(&operation, lanes) }.map_err(|cause| shared.segment_error(cause))
+    }
+
+    /// Called before each sleep in what runs, after `waited`: an error if it cannot succeed.
+    #[cold]
+    pub(crate) fn check(
+        &mut self,
+        shared: &Shared,
+        waited: Duration,
+        awaits: Option<Awaits>,
+    ) -> Result<(), Error> {
+        let duty = self.duty(shared);
+        let Self { prepared, watch, fail, .. } = self;
+        fail::at(fail, fail::OP_BLOCKED);
+        let Some(Prepared { descriptor, .. }) = prepared else { return Ok(()) };
+        watch.check_collective(shared, duty, *descriptor, waited, awaits)
+    }
+
+    fn duty(&self, shared: &Shared) -> Duty {
+        if self.finalizing {
+            Duty { stage: Stage::Finalize(self.seqno), limit: shared.config.finalize_limit() }
+        } else {
+            Duty { stage: Stage::Operation(self.seqno), limit: shared.config.timeout }
+        }
+    }
+
+    /// Advances the operation to its end, waiting in between.
+    #[inline]
+    unsafe fn drive(&mut self, shared: &Shared) -> Result<(), Error> {
+        // SAFETY: the caller's contract.
+        let mut progress = unsafe { self.advance(shared)? };
+        while progress != Progress::Done {
+            // SAFETY: the caller's contract.
+            unsafe { self.wait(shared)? };
+            // SAFETY: the caller's contract.
+            progress = unsafe { self.advance(shared)? };
+        }
+        Ok(())
+    }
+
+    /// Waits until what runs can be advanced.
+    #[inline]
+    unsafe fn wait(&mut self, shared: &Shared) -> Result<(), Error> {
+        fail::at(&mut self.fail, fail::OP_SENT);
+        let duty = self.duty(shared);
+        let seqno = self.seqno;
+        let Self { executor, prepared, running, shm, waiter, watch, fail, .. } = self;
+        let (Some(Prepared { plan, reducer, descriptor, .. }), Some(running)) = (prepared, running) else {
+            return Ok(());
+        };
+        let operation = Operation { plan, reducer, buffers: running.buffers, stamp: running.stamp };
+        let header = shared.segment.header();
+        let awaited = Cell::new(None);
+        let mut ended = 0;
+        waiter.wait(
+            &shared.record().bell,
+            &header.sleepers,
+            || {
+                ended = header.aborted();
+                if ended != 0 {
+                    return Ok(None);
+                }
+                // SAFETY: the caller's contract.
+                let awaits = unsafe { executor.awaits(&operation, &mut shm.lanes) };
+                let awaits = awaits.map_err(|cause| shared.segment_error(cause))?;
+                awaited.set(awaits);
+                Ok(awaits)
+            },
+            |waited| {
+                fail::at(fail, fail::OP_BLOCKED);
+                watch.check_collective(shared, duty, *descriptor, waited, awaited.get())
+            },
+        )?;
+        if ended != 0 { Err(shared.explain(ended, seqno)) } else { Ok(()) }
+    }
+
+    /// The operation is done: counts it and says so.
+    #[inline]
+    pub(crate) fn finish(&mut self, shared: &Shared, call: &Call) {
+        self.watch.waited();
+        fail::at(&mut self.fail, fail::OP_DONE);
+        // ORDERING: Release pairs with the Acquire in `health::has_finished`: all messages of this operation came
+        // before.
+        shared.record().identity.finished.store(self.seqno, Ordering::Release);
+        self.tally.count(call);
+        self.publish_tally(shared, call.bytes());
+        let begun = self.running.take().and_then(|running| running.trace);
+        trace::end_operation(begun, call, self.seqno, self.last_choice());
+    }
+
+    /// Publishes the counters, for small operations only now and then.
+    fn publish_tally(&mut self, shared: &Shared, bytes: usize) {
+        if bytes >= 4096 || self.seqno.is_multiple_of(64) {
+            self.tally.publish(shared.record(), &self.waiter.stats(), self.shm.sent());
+        }
+    }
+
+    /// Compares the calls of all ranks, after the last of them.
+    pub(super) fn compare_all(&self, shared: &Shared) -> Result<(), Error> {
+        shared.health().compare_all(&shared.segment, self.seqno)
+    }
+
+    /// Leaves what must be compared at the end in this rank's record.
+    pub(super) fn tell_all(&self, shared: &Shared) {
+        self.tally.publish(shared.record(), &self.waiter.stats(), self.shm.sent());
+        // A root has sent and gone on: this is its last chance to learn that others called something else.
+        // ORDERING: Relaxed; the barrier publishes it.
+        shared.record().words[health::HISTORY_WORD].store(self.history, Ordering::Relaxed);
+    }
+}
+
+/// Tells the other ranks what this one calls as operation `seqno`.
+#[inline]
+fn announce(record: &MemberRecord, seqno: u64, descriptor: Descriptor) {
+    record.journal.write(seqno, descriptor.to_words());
+    // ORDERING: Relaxed; progress is read by whoever explains a wait, never to order data.
+    record.identity.started.store(seqno, Ordering::Relaxed);
+}

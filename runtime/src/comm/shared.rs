@@ -1,0 +1,107 @@
+//! What the threads that work for one rank of a communicator share.
+
+use super::engine::Engine;
+use super::health::{self, Health, Verdict};
+use super::registry::{self, Entry};
+use crate::config::Config;
+use crate::error::Error;
+use crate::mail::Mail;
+use shmring::layout::{MemberRecord, MemberState};
+use shmring::segment::Segment;
+use shmring::turns::Turns;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// One rank of a communicator, for as long as its handle or an operation lives.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) segment: Segment,
+    pub(crate) rank: u32,
+    pub(crate) nranks: u32,
+    pub(crate) job: u64,
+    pub(crate) config: Config,
+    /// What collectives run on; one operation at a time uses it, in the order of the calls.
+    pub(crate) engine: Turns<Engine>,
+    /// What point-to-point operations run on, beside the collectives.
+    pub(crate) mail: Mail,
+    /// Looked at only while something waits long.
+    pub(super) health: Mutex<Health>,
+    /// Among the communicators of this process.
+    pub(super) entry: Arc<Entry>,
+}
+
+impl Shared {
+    pub(crate) fn health(&self) -> MutexGuard<'_, Health> {
+        // A panic elsewhere leaves at worst a peer unwatched until the next look.
+        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn record(&self) -> &MemberRecord {
+        self.segment.member_record(self.rank)
+    }
+
+    /// The reason why this communicator has ended, or 0.
+    #[inline]
+    pub(crate) fn aborted(&self) -> u64 {
+        self.segment.header().aborted()
+    }
+
+    /// An error of a ring or the segment, as seen by this rank.
+    pub(crate) fn segment_error(&self, cause: shmring::Error) -> Error {
+        Error::Segment { rank: self.rank, cause }
+    }
+
+    /// The error for `word`, why this communicator has ended, met at operation `seqno`.
+    #[cold]
+    pub(crate) fn explain(&self, word: u64, seqno: u64) -> Error {
+        health::explain(&self.segment, word, &self.health(), seqno)
+    }
+
+    /// As [`Shared::explain`], for a call that was not begun: whoever caused the end gets the time to say so first.
+    #[cold]
+    pub(crate) fn refuse(&self, word: u64, seqno: u64) -> Error {
+        let error = self.explain(word, seqno);
+        self.health().let_cause_go_first(&error);
+        error
+    }
+
+    /// Ends the communicator on every rank if this rank cannot go on. Where several ranks fail at once, as on a full
+    /// file system, the first tells what is wrong and the others refer to it.
+    #[cold]
+    pub(crate) fn give_up(&self, own: Error, seqno: u64) -> Error {
+        let mut health = self.health();
+        let verdict = Verdict::Failed(self.rank);
+        let standing = health::end(&self.segment, verdict, &health, seqno);
+        let first = self.aborted() == verdict.to_word();
+        if first {
+            health.report_abort(&own);
+        }
+        let own_stands = first || matches!(own, Error::PeerGone { .. } | Error::Timeout { .. });
+        let error = if own_stands { own } else { standing };
+        health.let_cause_go_first(&error);
+        error
+    }
+
+    fn leave(&self) {
+        self.record().identity.set_state(MemberState::Left);
+        if self.segment.header().sleepers.any() {
+            self.segment.ring_all();
+        }
+    }
+
+    /// Leaves on purpose: every operation that others need is done.
+    pub(super) fn say_goodbye(&self) {
+        self.leave();
+        self.health().say_goodbye();
+    }
+}
+
+impl Drop for Shared {
+    /// A rank that goes without [`Communicator::finalize`](super::Communicator::finalize) says so, for the others not
+    /// to wait.
+    fn drop(&mut self) {
+        registry::leave(&self.entry);
+        if self.record().identity.state() != MemberState::Left {
+            self.leave();
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Point-to-point messages: what `send` and `recv` run on, beside the collectives and without them.
+//!
+//! ```text
+//!  mail ring 0 -> 1:   | header, 40 bytes | rest: one LL128 message, or Simple slots |  next message ...
+//! ```
+//!
+//! A message is a line with its size, type and tag and the first bytes, then the rest. Messages from one rank to
+//! another go in the order of the sends ([`Turns`] per destination). A receive names a source, or takes any, and a tag;
+//! receives of one source and tag are served in the order in which they were posted. A message that nobody has
+//! asked for while others wait behind it is kept in memory of the receiver, up to a bound ([`inbox`]).
+
+mod header;
+mod inbox;
+mod recv;
+mod send;
+
+pub(crate) use recv::RecvTask;
+pub(crate) use send::SendTask;
+
+use crate::error::Error;
+use header::Header;
+use inbox::Inbox;
+use send::Outgoing;
+use shmring::layout::RingGeometry;
+use shmring::turns::{Issuer, Ticket, Turns};
+use shmring::{Protocol, Stamp};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What messages of mail rings are marked with. Only they use these rings, so it tells nothing but that.
+const STAMP: Stamp = Stamp(0x6d61_696c);
+/// Largest rest of a message that goes in lines; above, unpacking costs more than the counter's cache line.
+const LINES_BYTES: usize = 480;
+
+/// The ends of one rank's mail rings.
+#[derive(Debug)]
+pub(crate) struct Mail {
+    out: Vec<Turns<Outgoing>>,
+    inbox: Mutex<Inbox>,
+}
+
+/// Who issues the turns to send, for each destination.
+#[derive(Debug)]
+pub(crate) struct Posts(Vec<Issuer>);
+
+impl Posts {
+    /// A turn to send to `destination`.
+    pub(crate) fn issue(&mut self, destination: u32) -> Ticket {
+        self.0[destination as usize].issue()
+    }
+}
+
+/// What a message says of itself, and what a receive expects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Letter {
+    /// Elements.
+    pub(crate) count: usize,
+    pub(crate) dtype: crate::reduce::DType,
+    pub(crate) tag: u32,
+}
+
+impl Letter {
+    pub(crate) fn bytes(&self) -> usize {
+        self.count * self.dtype.size_bytes()
+    }
+}
+
+impl std::fmt::Display for Letter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} x {}", self.count, self.dtype)?;
+        if self.tag != 0 { write!(f, " with tag {}", self.tag) } else { Ok(()) }
+    }
+}
+
+impl Mail {
+    pub(crate) fn new(rank: u32, nranks: u32) -> (Self, Posts) {
+        let (out, posts) = (0..nranks).map(|_| Turns::new(Outgoing::default())).unzip();
+        (Self { out, inbox: Mutex::new(Inbox::new(rank, nranks)) }, Posts(posts))
+    }
+
+    fn inbox(&self) -> MutexGuard<'_, Inbox> {
+        // A panic inside ends the process's use of this communicator anyway: what it held is not trusted further than
+        // a peer's memory is.
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How the rest of a message goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rest {
+    Nothing,
+    Lines,
+    Slots,
+}
+
+impl Rest {
+    /// Both ends compute this from the message's size and the ring.
+    fn of(bytes: usize, ring: &RingGeometry) -> Self {
+        match bytes.saturating_sub(Header::INLINE) {
+            0 => Self::Nothing,
+            rest if rest <= LINES_BYTES.min(Protocol::Ll128.capacity(ring)) => Self::Lines,
+            _ => Self::Slots,
+        }
+    }
+}
+
+/// The error for a message that is not what the receive expects.
+fn mismatch(rank: u32, source: u32, sent: &str, expected: Letter) -> Error {
+    let (first, second) = (rank.min(source), rank.max(source));
+    let calls = [format!("send of {sent} to rank {rank}"), format!("recv of {expected} from rank {source}")];
+    let [send, recv] = calls;
+    let (first_call, second_call) = if source < rank { (send, recv) } else { (recv, send) };
+    Error::Mismatch {
+        rank,
+        seqno: 0,
+        first,
+        first_call,
+        second,
+        second_call,
+        difference: "a receive expects exactly what is sent".into(),
+    }
+}

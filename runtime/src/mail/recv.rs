@@ -1,0 +1,119 @@
+//! Receiving: a receive is posted, gets a message of its source and tag, and reads it as it arrives.
+
+use super::Letter;
+use crate::comm::{Duty, Shared, Watch};
+use crate::error::{Error, Stage};
+use crate::executor::Progress;
+use shmring::doorbell::Awaits;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A message that is wanted.
+#[derive(Debug)]
+pub(crate) struct RecvTask {
+    shared: Arc<Shared>,
+    /// The number of the receive in the inbox.
+    id: u64,
+    /// Where it may come from.
+    source: Option<u32>,
+    letter: Letter,
+    to: *mut u8,
+    /// Told where it came from.
+    from: Option<Arc<std::sync::OnceLock<u32>>>,
+    is_over: bool,
+    watch: Watch,
+}
+
+// SAFETY: the buffer may be used by whichever thread drives the task (contract of `new`).
+unsafe impl Send for RecvTask {}
+
+impl RecvTask {
+    /// Posts a receive from `source`, or from any rank.
+    ///
+    /// # Safety
+    /// - `to` is writable for the letter's bytes, from any thread, until the task is over or dropped.
+    pub(crate) unsafe fn new(shared: Arc<Shared>, source: Option<u32>, letter: Letter, to: *mut u8) -> Self {
+        let id = shared.mail.inbox().post(source, letter.tag);
+        Self { shared, id, source, letter, to, from: None, is_over: false, watch: Watch::default() }
+    }
+
+    /// Where the rank is told that the message came from.
+    pub(crate) fn told_source(&mut self) -> Arc<std::sync::OnceLock<u32>> {
+        Arc::clone(self.from.get_or_insert_default())
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    pub(crate) fn poll(&mut self) -> Result<Progress, Error> {
+        let progress = self.go_on();
+        match &progress {
+            Ok(Progress::Blocked) => {}
+            Ok(Progress::Advanced) => self.watch.waited(),
+            Ok(Progress::Done) | Err(_) => self.end(),
+        }
+        progress
+    }
+
+    fn go_on(&mut self) -> Result<Progress, Error> {
+        let Self { shared, id, letter, to, from, is_over, .. } = self;
+        if *is_over {
+            return Ok(Progress::Done);
+        }
+        let word = shared.aborted();
+        if word != 0 {
+            return Err(shared.refuse(word, 0));
+        }
+        let mut inbox = shared.mail.inbox();
+        // SAFETY: the contract of `new`.
+        let (progress, source) = match unsafe { inbox.receive(shared, *id, *letter, *to) } {
+            Ok(received) => received,
+            Err(error) => {
+                drop(inbox);
+                return Err(shared.give_up(error, 0));
+            }
+        };
+        drop(inbox);
+        if progress == Progress::Done
+            && let (Some(from), Some(source)) = (from, source)
+        {
+            // Set once: the task is over then.
+            let _ = from.set(source);
+        }
+        Ok(progress)
+    }
+
+    pub(crate) fn awaits(&mut self) -> Result<Option<Awaits>, Error> {
+        let Self { shared, id, is_over, .. } = self;
+        if *is_over || shared.aborted() != 0 {
+            return Ok(None);
+        }
+        shared.mail.inbox().awaits(shared, *id)
+    }
+
+    pub(crate) fn check(&mut self, waited: Duration) -> Result<(), Error> {
+        let Self { shared, source, watch, .. } = self;
+        let peers = source.map_or(0..shared.nranks, |rank| rank..rank + 1);
+        let duty = Duty { stage: Stage::Recv { from: *source }, limit: shared.config.timeout };
+        let checked = watch.check_mail(shared, duty, waited, peers);
+        checked.map_err(|error| {
+            self.end();
+            self.shared.give_up(error, 0)
+        })
+    }
+
+    fn end(&mut self) {
+        if !std::mem::replace(&mut self.is_over, true) {
+            self.shared.mail.inbox().withdraw(self.id);
+            // Another receive may have waited for this one to take its message off the ring.
+            self.shared.segment.notify_self();
+        }
+    }
+}
+
+impl Drop for RecvTask {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

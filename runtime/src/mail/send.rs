@@ -1,0 +1,208 @@
+//! Sending: messages to one destination in the order of the calls, each written as credit allows.
+
+use super::header::Header;
+use super::{LINES_BYTES, Letter, Rest, STAMP};
+use crate::comm::{Duty, Shared, Watch};
+use crate::error::{Error, Stage};
+use crate::executor::Progress;
+use crate::reduce::{self, Dst, Store};
+use shmring::doorbell::Awaits;
+use shmring::turns::Ticket;
+use shmring::{Protocol, Sender};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The sending end to one destination.
+#[derive(Debug, Default)]
+pub(crate) struct Outgoing {
+    end: Option<Sender>,
+    /// Whether its Simple slots have memory.
+    slots: bool,
+}
+
+/// A message that is being sent.
+#[derive(Debug)]
+pub(crate) struct SendTask {
+    shared: Arc<Shared>,
+    destination: u32,
+    /// The turn; `None` when the task is over.
+    ticket: Option<Ticket>,
+    letter: Letter,
+    from: *const u8,
+    /// Bytes sent; `None` before the header.
+    sent: Option<usize>,
+    watch: Watch,
+}
+
+// SAFETY: the buffer may be used by whichever thread drives the task (contract of `new`).
+unsafe impl Send for SendTask {}
+
+impl SendTask {
+    /// # Safety
+    /// - `ticket` is a turn to send to `destination` from the rank of `shared`.
+    /// - `from` is readable for the letter's bytes, from any thread, until the task is over or dropped.
+    pub(crate) unsafe fn new(
+        shared: Arc<Shared>,
+        destination: u32,
+        ticket: Ticket,
+        letter: Letter,
+        from: *const u8,
+    ) -> Self {
+        let (ticket, watch) = (Some(ticket), Watch::default());
+        Self { shared, destination, ticket, letter, from, sent: None, watch }
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    pub(crate) fn poll(&mut self) -> Result<Progress, Error> {
+        let progress = self.go_on();
+        match &progress {
+            Ok(Progress::Blocked) => {}
+            Ok(Progress::Advanced) => self.watch.waited(),
+            Ok(Progress::Done) => self.end(true),
+            Err(_) => self.end(false),
+        }
+        progress
+    }
+
+    fn go_on(&mut self) -> Result<Progress, Error> {
+        let Self { shared, destination, ticket: Some(ticket), letter, from, sent, .. } = self else {
+            return Ok(Progress::Done);
+        };
+        // SAFETY: the ticket is one for this end (contract of `new`).
+        let Some(out) = (unsafe { shared.mail.out[*destination as usize].enter(ticket) }) else {
+            return Ok(Progress::Blocked);
+        };
+        let word = shared.aborted();
+        if word != 0 {
+            return Err(shared.refuse(word, 0));
+        }
+        if *destination == shared.rank {
+            // SAFETY: the contract of `new`.
+            unsafe { shared.mail.inbox().put(*letter, *from) };
+            return Ok(Progress::Done);
+        }
+        // SAFETY: the contract of `new`.
+        let written = unsafe { out.write(shared, *destination, *letter, *from, sent) };
+        written.map_err(|cause| shared.give_up(shared.segment_error(cause), 0))
+    }
+
+    pub(crate) fn awaits(&mut self) -> Result<Option<Awaits>, Error> {
+        let Self { shared, destination, ticket: Some(ticket), .. } = self else { return Ok(None) };
+        if shared.aborted() != 0 {
+            return Ok(None);
+        }
+        // SAFETY: the ticket is one for this end (contract of `new`).
+        let Some(out) = (unsafe { shared.mail.out[*destination as usize].enter(ticket) }) else {
+            return Ok(Some(Awaits::Member(shared.rank)));
+        };
+        let Some(end) = &mut out.end else { return Ok(None) };
+        let has_credit = end.has_credit().map_err(|cause| shared.segment_error(cause))?;
+        Ok((!has_credit).then_some(Awaits::Member(*destination)))
+    }
+
+    pub(crate) fn check(&mut self, waited: Duration) -> Result<(), Error> {
+        let Self { shared, destination, watch, .. } = self;
+        let to = *destination;
+        let duty = Duty { stage: Stage::Send { to }, limit: shared.config.timeout };
+        let checked = watch.check_mail(shared, duty, waited, to..to + 1);
+        checked.map_err(|error| {
+            self.end(false);
+            self.shared.give_up(error, 0)
+        })
+    }
+
+    fn end(&mut self, is_done: bool) {
+        let Some(ticket) = self.ticket.take() else { return };
+        let out = &self.shared.mail.out[self.destination as usize];
+        if is_done {
+            out.pass(ticket)
+        } else {
+            out.give_up(ticket)
+        }
+        self.shared.segment.notify_self();
+    }
+}
+
+impl Drop for SendTask {
+    fn drop(&mut self) {
+        self.end(false);
+    }
+}
+
+impl Outgoing {
+    /// Writes as much of the message as there is credit for.
+    ///
+    /// # Safety
+    /// - `from` is readable for the letter's bytes.
+    unsafe fn write(
+        &mut self,
+        shared: &Shared,
+        to: u32,
+        letter: Letter,
+        from: *const u8,
+        sent: &mut Option<usize>,
+    ) -> Result<Progress, shmring::Error> {
+        let bytes = letter.bytes();
+        let ring = shared.segment.geometry().mail();
+        let rest = Rest::of(bytes, &ring);
+        let end = self.connect(shared, to, rest == Rest::Slots)?;
+        let mut ran = false;
+        let progress = loop {
+            if *sent == Some(bytes) {
+                break Progress::Done;
+            }
+            if !end.has_credit()? {
+                break if ran { Progress::Advanced } else { Progress::Blocked };
+            }
+            // SAFETY: in each case the part lies inside the caller's buffer, and the slot has credit and room.
+            unsafe {
+                match *sent {
+                    None => {
+                        let mut header = Header::new(letter);
+                        let part = bytes.min(Header::INLINE);
+                        header.inline.as_mut_ptr().copy_from(from, part);
+                        end.send_lines(Protocol::Ll, STAMP, header.to_bytes().as_ptr(), Header::BYTES);
+                        *sent = Some(part);
+                    }
+                    Some(at) if rest == Rest::Lines => {
+                        debug_assert!(bytes - at <= LINES_BYTES);
+                        end.send_lines(Protocol::Ll128, STAMP, from.add(at), bytes - at);
+                        *sent = Some(bytes);
+                    }
+                    Some(at) => {
+                        let part = end.write_slot(|to, room| {
+                            let part = room.min(bytes - at);
+                            reduce::copy(from.add(at), &[Dst { ptr: to, store: Store::Cached }], part);
+                            part
+                        });
+                        end.post(STAMP);
+                        // One that sleeps for it can begin to read while the next part is written.
+                        shared.segment.notify();
+                        *sent = Some(at + part);
+                    }
+                }
+            }
+            ran = true;
+        };
+        if ran && rest != Rest::Slots {
+            shared.segment.notify();
+        }
+        Ok(progress)
+    }
+
+    /// The end, with memory for Simple slots if they are needed.
+    fn connect(&mut self, shared: &Shared, to: u32, slots: bool) -> Result<&mut Sender, shmring::Error> {
+        if slots && !self.slots {
+            shared.segment.commit_mail_slots(shared.rank, to)?;
+            self.slots = true;
+        }
+        let end = match self.end.take() {
+            Some(end) => end,
+            None => shared.segment.mail_sender(to)?,
+        };
+        Ok(self.end.insert(end))
+    }
+}

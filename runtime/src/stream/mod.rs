@@ -1,0 +1,282 @@
+//! Operations that run behind the caller's back, in order.
+//!
+//! ```text
+//!  stream 1:  all_reduce(a)  all_reduce(b)  event ----+        in order within a stream,
+//!  stream 2:  send(c)                      wait_for --+- ...   independent between streams
+//! ```
+
+mod driver;
+mod event;
+mod outcome;
+
+pub use event::Event;
+
+use crate::comm::Communicator;
+use crate::error::Error;
+use crate::executor::Buffers;
+use crate::group::Group;
+use crate::plan::Call;
+use crate::reduce::{Element, ReduceOp};
+use crate::task::{Batch, Task};
+use driver::{Driver, Item};
+use event::Mark;
+use outcome::{Outcome, Payload};
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Operations of at most so many bytes are begun in the calling thread.
+const INLINE_BYTES: usize = 64 << 10;
+/// Largest time that is waited without an end in sight: operations have deadlines of their own.
+const FOREVER: Duration = Duration::from_secs(1 << 32);
+
+thread_local! {
+    /// Whether this thread runs a callback of a stream.
+    static IS_IN_CALLBACK: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A queue of operations, of one communicator or of many.
+///
+/// Operations of one stream run in order; those of different streams run side by side. All that use one communicator
+/// keep the order in which they were queued there, whatever the stream, so every rank must queue them in the same order.
+/// The calling thread is not held up: small operations are begun in it, everything else takes place on a thread of
+/// this library, or in the calling thread while it waits for a result.
+///
+/// Buffers move into the stream and come back with the result, so nothing can touch them meanwhile:
+///
+/// ```no_run
+/// # fn backward(_: usize) -> Vec<f32> { vec![] }
+/// # fn main() -> Result<(), ringccl::Error> {
+/// let mut comm = ringccl::Communicator::from_env()?;
+/// let stream = ringccl::Stream::new();
+/// let last = stream.all_reduce(&mut comm, backward(2), ringccl::ReduceOp::Avg)?; // runs during the next line
+/// let first = stream.all_reduce(&mut comm, backward(1), ringccl::ReduceOp::Avg)?;
+/// let gradients = [first.wait()?, last.wait()?];
+/// # Ok(())
+/// # }
+/// ```
+///
+/// What was queued runs to its end also if the stream is dropped.
+#[derive(Debug)]
+pub struct Stream {
+    id: u64,
+    driver: Arc<Driver>,
+}
+
+/// The result of what was queued, once it is there.
+#[derive(Debug)]
+#[must_use = "the result tells whether the operation has failed"]
+pub struct Pending<T> {
+    outcome: Arc<Outcome>,
+    driver: Arc<Driver>,
+    result: PhantomData<fn() -> T>,
+}
+
+impl<T: Send + 'static> Pending<T> {
+    /// Whether the operation has ended.
+    pub fn is_done(&self) -> bool {
+        self.outcome.is_over()
+    }
+
+    /// Waits for the operation and gives its buffer back.
+    ///
+    /// # Errors
+    /// The operation's own error; [`Error::StreamEnded`] when a callback or an operation before it has panicked, or when
+    /// a callback of a stream waits. The wait is bounded by the communicator's time-out for each operation queued
+    /// before this one.
+    pub fn wait(self) -> Result<T, Error> {
+        match self.wait_for(FOREVER) {
+            Ok(result) => result,
+            // Only a callback gets here.
+            Err(_) => Err(Error::StreamEnded { why: "a callback of a stream must not wait for one".into() }),
+        }
+    }
+
+    /// Waits for `limit` at most.
+    ///
+    /// # Errors
+    /// This value, if the operation has not ended by then; at once in a callback of a stream, which must not wait.
+    pub fn wait_for(self, limit: Duration) -> Result<Result<T, Error>, Self> {
+        let begun = Instant::now();
+        loop {
+            if let Some(result) = self.outcome.take() {
+                return Ok(result.map(unpack));
+            }
+            let left = limit.saturating_sub(begun.elapsed());
+            if left.is_zero() || IS_IN_CALLBACK.get() {
+                return Err(self);
+            }
+            self.driver.help(&self.outcome, left);
+        }
+    }
+
+    /// Calls `callback` with the result when the operation has ended: on the thread that drives the stream, or at once
+    /// if it has. The callback must not wait for a stream.
+    pub fn on_done(self, callback: impl FnOnce(Result<T, Error>) + Send + 'static) {
+        self.outcome.call(Box::new(|result| in_callback(|| callback(result.map(unpack)))));
+    }
+}
+
+/// What came out of the stream, which is what went in.
+fn unpack<T: 'static>(payload: Payload) -> T {
+    *payload.downcast::<T>().unwrap_or_else(|_| unreachable!("a stream gives back what it was given"))
+}
+
+fn in_callback(callback: impl FnOnce()) {
+    /// Restores the mark also after a panic.
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            IS_IN_CALLBACK.set(self.0);
+        }
+    }
+    let _restore = Restore(IS_IN_CALLBACK.replace(true));
+    callback();
+}
+
+impl Default for Stream {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Stream {
+    /// A stream with nothing in it. Its thread, which it may share with other streams, starts with the first operation.
+    pub fn new() -> Self {
+        let (id, driver) = driver::assign();
+        Self { id, driver }
+    }
+
+    /// Queues an in-place all-reduce of `buffer`.
+    ///
+    /// # Errors
+    /// Wrong arguments; [`Error::StreamEnded`] when no thread can be had. Errors of the operation come from the result.
+    pub fn all_reduce<T: Element>(
+        &self,
+        comm: &mut Communicator,
+        mut buffer: Vec<T>,
+        op: ReduceOp,
+    ) -> Result<Pending<Vec<T>>, Error> {
+        let call = comm.all_reduce_call::<T>(buffer.len(), buffer.len(), op)?;
+        let at: *mut u8 = buffer.as_mut_ptr().cast();
+        // SAFETY: the vector's memory stays where it is; it moves along with the operation.
+        unsafe { self.in_place(comm, call, at, buffer) }
+    }
+
+    /// Queues a broadcast of `buffer` from `root`.
+    ///
+    /// # Errors
+    /// As [`Stream::all_reduce`].
+    pub fn broadcast<T: Element>(
+        &self,
+        comm: &mut Communicator,
+        mut buffer: Vec<T>,
+        root: usize,
+    ) -> Result<Pending<Vec<T>>, Error> {
+        let call = comm.broadcast_call::<T>(buffer.len(), root)?;
+        let at: *mut u8 = buffer.as_mut_ptr().cast();
+        // SAFETY: as in `all_reduce`.
+        unsafe { self.in_place(comm, call, at, buffer) }
+    }
+
+    /// Queues a barrier.
+    ///
+    /// # Errors
+    /// As [`Stream::all_reduce`].
+    pub fn barrier(&self, comm: &mut Communicator) -> Result<Pending<()>, Error> {
+        let nowhere = std::ptr::dangling_mut::<u64>().cast();
+        // SAFETY: the call has no elements.
+        unsafe { self.in_place(comm, Call::BARRIER, nowhere, ()) }
+    }
+
+    /// Queues a group: all its operations start together when those before have ended.
+    ///
+    /// # Errors
+    /// [`Error::GroupRefused`] when a call in it was wrong; otherwise as [`Stream::all_reduce`].
+    ///
+    /// # Safety
+    /// - The buffers of the group stay borrowed, as its methods borrow them, until the result is there, also if it is
+    ///   never asked for.
+    pub unsafe fn launch(&self, group: Group<'_>) -> Result<Pending<()>, Error> {
+        let (tasks, bytes) = group.into_tasks()?;
+        self.queue(tasks, bytes, ())
+    }
+
+    /// Queues a call of `function`, when everything before has ended. It must not wait for a stream.
+    ///
+    /// # Errors
+    /// As [`Stream::all_reduce`].
+    pub fn call(&self, function: impl FnOnce() + Send + 'static) -> Result<(), Error> {
+        self.submit(Item::Call(Box::new(|| in_callback(function))), false)
+    }
+
+    /// A mark behind everything that was queued so far.
+    ///
+    /// # Errors
+    /// As [`Stream::all_reduce`].
+    pub fn record(&self) -> Result<Event, Error> {
+        let mark = Arc::<Mark>::default();
+        self.submit(Item::Record(Arc::clone(&mark)), true)?;
+        Ok(Event { mark })
+    }
+
+    /// What is queued from now on waits for an event of another stream.
+    ///
+    /// # Errors
+    /// As [`Stream::all_reduce`].
+    pub fn wait_for(&self, event: &Event) -> Result<(), Error> {
+        self.submit(Item::Await(Arc::clone(&event.mark)), false)
+    }
+
+    /// Waits for `limit` at most until everything that was queued has ended; whether it has.
+    ///
+    /// # Errors
+    /// As [`Stream::all_reduce`]. Errors of operations come from their results.
+    pub fn synchronize(&self, limit: Duration) -> Result<bool, Error> {
+        let pending: Pending<()> = self.queue(Vec::new(), 0, ())?;
+        Ok(pending.wait_for(limit).is_ok())
+    }
+
+    /// Queues a collective whose buffer moves along.
+    ///
+    /// # Safety
+    /// - `at` is the memory of `payload`, with room for the call, and stays where it is when that is moved.
+    unsafe fn in_place<T: Send + 'static>(
+        &self,
+        comm: &mut Communicator,
+        call: Call,
+        at: *mut u8,
+        payload: T,
+    ) -> Result<Pending<T>, Error> {
+        let bytes = call.bytes();
+        // SAFETY: the caller's contract; the driver keeps the payload until the task is over.
+        let task = unsafe { comm.task(call, Buffers { input: at, output: at }) };
+        self.queue(vec![task], bytes, payload)
+    }
+
+    fn queue<T: Send + 'static>(
+        &self,
+        tasks: Vec<Task>,
+        bytes: usize,
+        payload: T,
+    ) -> Result<Pending<T>, Error> {
+        let outcome = Arc::<Outcome>::default();
+        let item = Item::Batch {
+            batch: Batch::new(tasks),
+            payload: Some(Box::new(payload)),
+            outcome: Arc::clone(&outcome),
+        };
+        self.submit(item, bytes <= INLINE_BYTES)?;
+        Ok(Pending { outcome, driver: Arc::clone(&self.driver), result: PhantomData })
+    }
+
+    fn submit(&self, item: Item, inline: bool) -> Result<(), Error> {
+        self.driver
+            .submit(self.id, item, inline)
+            .map_err(|cause| Error::StreamEnded { why: format!("no thread could be started: {cause}") })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,140 @@
+//! A collective that waits for its turn on the engine and then runs on it.
+
+use crate::comm::{Begun, Shared};
+use crate::error::Error;
+use crate::executor::{Buffers, Progress};
+use crate::plan::Call;
+use shmring::doorbell::Awaits;
+use shmring::turns::Ticket;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How far a task is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Earlier operations of the rank come first.
+    Queued,
+    Running,
+    Over,
+}
+
+/// A collective of one rank.
+#[derive(Debug)]
+pub(crate) struct CollectiveTask {
+    shared: Arc<Shared>,
+    /// The turn; `None` when it was passed or given up.
+    ticket: Option<Ticket>,
+    call: Call,
+    buffers: Buffers,
+    state: State,
+}
+
+// SAFETY: the buffers may be used by whichever thread drives the task (contract of `new`).
+unsafe impl Send for CollectiveTask {}
+
+impl CollectiveTask {
+    /// # Safety
+    /// - `ticket` is a turn on the engine of `shared`.
+    /// - `buffers` are as [`Buffers`] says, for the call's bytes and from any thread, until the task is over or dropped.
+    pub(crate) unsafe fn new(shared: Arc<Shared>, ticket: Ticket, call: Call, buffers: Buffers) -> Self {
+        Self { shared, ticket: Some(ticket), call, buffers, state: State::Queued }
+    }
+
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    pub(super) fn poll(&mut self) -> Result<Progress, Error> {
+        let progress = self.go_on();
+        match &progress {
+            Ok(Progress::Blocked | Progress::Advanced) => {}
+            Ok(Progress::Done) => self.end(true),
+            Err(_) => self.end(false),
+        }
+        progress
+    }
+
+    fn go_on(&mut self) -> Result<Progress, Error> {
+        let Self { shared, ticket: Some(ticket), call, buffers, state } = self else {
+            return Ok(Progress::Done);
+        };
+        // SAFETY: the ticket is one for this engine (contract of `new`).
+        let Some(engine) = (unsafe { shared.engine.enter(ticket) }) else { return Ok(Progress::Blocked) };
+        if *state == State::Queued {
+            *state = State::Running;
+            // SAFETY: the contract of `new`.
+            if unsafe { engine.begin(shared, *call, *buffers)? } == Begun::Done {
+                engine.finish(shared, call);
+                return Ok(Progress::Done);
+            }
+        }
+        let word = shared.aborted();
+        if word != 0 {
+            let error = shared.explain(word, engine.seqno());
+            return Err(shared.give_up(error, engine.seqno()));
+        }
+        // SAFETY: the contract of `new`.
+        match unsafe { engine.advance(shared) } {
+            Ok(Progress::Done) => {
+                engine.finish(shared, call);
+                Ok(Progress::Done)
+            }
+            Ok(progress) => Ok(progress),
+            Err(error) => Err(shared.give_up(error, engine.seqno())),
+        }
+    }
+
+    pub(super) fn awaits(&mut self) -> Result<Option<Awaits>, Error> {
+        let Self { shared, ticket: Some(ticket), state, .. } = self else { return Ok(None) };
+        if shared.aborted() != 0 {
+            // The turn comes soon: whoever has it ends too.
+            if *state == State::Running {
+                return Ok(None);
+            }
+        }
+        // SAFETY: the ticket is one for this engine (contract of `new`).
+        match unsafe { shared.engine.enter(ticket) } {
+            // The rank's own doing ends this wait.
+            None => Ok(Some(Awaits::Member(shared.rank))),
+            Some(_) if *state == State::Queued => Ok(None),
+            // SAFETY: the contract of `new`.
+            Some(engine) => unsafe { engine.awaits(shared) },
+        }
+    }
+
+    pub(super) fn check(&mut self, waited: Duration) -> Result<(), Error> {
+        let checked = self.look_around(waited);
+        if checked.is_err() {
+            self.end(false);
+        }
+        checked
+    }
+
+    fn look_around(&mut self, waited: Duration) -> Result<(), Error> {
+        let Self { shared, ticket: Some(ticket), state: State::Running, .. } = self else { return Ok(()) };
+        // SAFETY: the ticket is one for this engine (contract of `new`).
+        let Some(engine) = (unsafe { shared.engine.enter(ticket) }) else { return Ok(()) };
+        // SAFETY: the contract of `new`.
+        let awaits = unsafe { engine.awaits(shared) };
+        let checked = awaits.and_then(|awaits| engine.check(shared, waited, awaits));
+        checked.map_err(|error| shared.give_up(error, engine.seqno()))
+    }
+
+    /// The turn ends: by its end, or before.
+    fn end(&mut self, is_done: bool) {
+        self.state = State::Over;
+        let Some(ticket) = self.ticket.take() else { return };
+        if is_done {
+            self.shared.engine.pass(ticket)
+        } else {
+            self.shared.engine.give_up(ticket)
+        }
+        self.shared.segment.notify_self();
+    }
+}
+
+impl Drop for CollectiveTask {
+    fn drop(&mut self) {
+        self.end(false);
+    }
+}
