@@ -9,7 +9,7 @@ use crate::error::{Error, Stage};
 use crate::executor::{Buffers, Operation, Progress};
 use crate::fail;
 use crate::plan::{Call, Kind, Plan, select};
-use crate::reduce::{self, Dst, Reducer, Store};
+use crate::reduce::{self, Dst, ReduceOp, Reducer, Store};
 use crate::trace;
 use crate::transport::shm::Shm;
 use shmring::Protocol;
@@ -39,6 +39,11 @@ impl Communicator {
             self.health.let_cause_go_first(&error);
             return Err(error);
         }
+        call.op.check(call.dtype).map_err(|invalid| Error::Argument {
+            rank: self.rank,
+            kind: call.kind,
+            what: invalid.to_string(),
+        })?;
         fail::at(&mut self.fail, fail::OP_BEGIN);
         if self.thread != registry::thread() {
             self.thread = registry::thread();
@@ -59,9 +64,9 @@ impl Communicator {
             let descriptor = Descriptor::new(&call, false);
             self.remember(descriptor.mix());
             announce(self.record(), seqno, descriptor);
-        } else if input != output.cast_const() {
-            // SAFETY: the caller's contract; with one rank every reduction is a copy.
-            unsafe { reduce::copy(input, &[Dst { ptr: output, store: Store::Streaming }], call.bytes()) };
+        } else {
+            // SAFETY: the caller's contract.
+            unsafe { alone(&call, input, output) };
         }
         fail::at(&mut self.fail, fail::OP_DONE);
         // ORDERING: Release pairs with the Acquire in `health::has_finished`: all messages of this operation came
@@ -188,6 +193,22 @@ impl Communicator {
     fn publish_tally(&mut self, bytes: usize) {
         if bytes >= 4096 || self.seqno.is_multiple_of(64) {
             self.tally.publish(self.record(), &self.waiter.stats(), self.shm.sent());
+        }
+    }
+}
+
+/// What a call does with one rank: every reduction is a copy but that with a factor.
+///
+/// # Safety
+/// As for [`Communicator::run`].
+unsafe fn alone(call: &Call, input: *const u8, output: *mut u8) {
+    let to = [Dst { ptr: output, store: Store::Streaming }];
+    // SAFETY: the caller's contract.
+    unsafe {
+        if let (Kind::AllReduce, ReduceOp::PreMulSum(_)) = (call.kind, call.op) {
+            Reducer::new(call.dtype, call.op, 1).fold(&[input], Some(0), &to, call.count, true);
+        } else if input != output.cast_const() {
+            reduce::copy(input, &to, call.bytes());
         }
     }
 }
