@@ -37,10 +37,10 @@ pub(crate) struct Args {
     /// Increment between sizes in bytes
     #[arg(short = 'i', long = "stepbytes")]
     step_bytes: Option<String>,
-    /// Element type: float, double, int32, int64, half, bfloat16
+    /// Element type: int8, uint8, int32, uint32, int64, uint64, half, float, double, bfloat16, fp8_e4m3, fp8_e5m2
     #[arg(short = 'd', long = "datatype", default_value = "float")]
     datatype: String,
-    /// Reduction: sum, prod, min, max, avg
+    /// Reduction: sum, prod, max, min, avg; of integers also band, bor, bxor
     #[arg(short = 'o', long = "op", default_value = "sum")]
     op: String,
     /// Root rank of a broadcast
@@ -115,6 +115,7 @@ impl Spec {
         let dtype =
             DType::from_str(&args.datatype).map_err(|e| anyhow::anyhow!("-d {}: {e}", args.datatype))?;
         let op = ReduceOp::from_str(&args.op).map_err(|e| anyhow::anyhow!("-o {}: {e}", args.op))?;
+        op.check(dtype).map_err(|e| anyhow::anyhow!("-o {}: {e}", args.op))?;
         ensure!(args.root < ranks, "-r {}: the root is a rank below {ranks}", args.root);
         let sizes = if kind == "barrier" { vec![0] } else { sizes::list(args, dtype)? };
         Ok(Self {

@@ -200,7 +200,7 @@ impl<'a> Group<'a> {
     ) -> Result<&mut Self, Error> {
         let bytes = call.as_ref().map_or(0, Call::bytes);
         // SAFETY: the caller's contract.
-        let task = call.map(|call| unsafe { comm.task(call, Buffers { input, output }) });
+        let task = call.and_then(|call| unsafe { comm.task(call, Buffers { input, output }) });
         self.add(task, bytes)
     }
 

@@ -48,6 +48,6 @@ pub use coordinator_lite::UniqueId;
 pub use error::{Error, ErrorClass, Stage};
 pub use group::Group;
 pub use plan::{Algorithm, Choice, Kind};
-pub use reduce::{DType, Element, ReduceOp};
+pub use reduce::{DType, Element, F8E4M3, F8E5M2, ReduceOp, Scalar};
 pub use shmring::Protocol;
 pub use stream::{Event, Pending, Stream};

@@ -4,7 +4,7 @@ mod common;
 
 use common::with_ranks;
 use half::{bf16, f16};
-use ringccl::{Algorithm, Config, Element, Protocol, ReduceOp};
+use ringccl::{Algorithm, Config, Element, F8E4M3, F8E5M2, Protocol, ReduceOp, Scalar};
 use std::fmt::Debug;
 
 /// Values whose sums, products and averages are exact in every type, so that any order gives the same.
@@ -15,7 +15,9 @@ macro_rules! sample {
     ($($t:ty => $of:expr),*) => { $(impl Sample for $t { fn of(x: i32) -> Self { $of(x) } })* };
 }
 sample!(f32 => |x| x as f32, f64 => f64::from, i32 => |x| x, i64 => i64::from,
-        f16 => |x| f16::from_f32(x as f32), bf16 => |x| bf16::from_f32(x as f32));
+        f16 => |x| f16::from_f32(x as f32), bf16 => |x| bf16::from_f32(x as f32),
+        i8 => |x| x as i8, u8 => |x| x as u8, u32 => |x| x as u32, u64 => |x| x as u64,
+        F8E4M3 => |x| F8E4M3::from_f32(x as f32), F8E5M2 => |x| F8E5M2::from_f32(x as f32));
 
 /// What rank `rank` holds at `i`: small, and for products 1 or 2 on at most four ranks.
 fn input(op: ReduceOp, rank: usize, i: usize, n: usize) -> i32 {
@@ -35,6 +37,7 @@ fn expected(op: ReduceOp, i: usize, n: usize) -> i32 {
         ReduceOp::Min => all.min().unwrap(),
         ReduceOp::Max => all.max().unwrap(),
         ReduceOp::Avg => all.sum::<i32>() / n as i32,
+        _ => unreachable!("tested elsewhere"),
     }
 }
 
@@ -81,10 +84,11 @@ fn small_chunks(n: u32) -> Config {
 fn every_type_and_reduction() {
     let counts = [0, 1, 5, 100, 3001, 70_001];
     for n in [1, 2, 3, 5] {
-        for op in ReduceOp::ALL {
+        for op in ReduceOp::BUILTIN {
             for in_place in [false, true] {
                 check_all_reduce::<i32>(n, &Config::new(n), &counts, op, in_place);
                 check_all_reduce::<i64>(n, &Config::new(n), &counts, op, in_place);
+                check_all_reduce::<i8>(n, &Config::new(n), &counts, op, in_place);
                 if op != ReduceOp::Avg || n.is_power_of_two() {
                     // Float averages multiply by 1/n first, which is exact for powers of two only.
                     check_all_reduce::<f32>(n, &Config::new(n), &counts, op, in_place);
@@ -92,9 +96,67 @@ fn every_type_and_reduction() {
                     check_all_reduce::<f16>(n, &Config::new(n), &counts, op, in_place);
                     check_all_reduce::<bf16>(n, &Config::new(n), &counts, op, in_place);
                 }
+                // Larger sums are not exact in 8 bits.
+                if n <= 2 {
+                    check_all_reduce::<F8E4M3>(n, &Config::new(n), &counts, op, in_place);
+                    check_all_reduce::<F8E5M2>(n, &Config::new(n), &counts, op, in_place);
+                }
             }
         }
     }
+}
+
+/// Every rank multiplies its own input by its own scalar, whatever the algorithm and also where it is alone.
+#[test]
+fn each_rank_has_its_own_scalar() {
+    fn check<T: Sample>(n: u32, algorithm: Algorithm, in_place: bool) {
+        let config = Config { algorithm: Some(algorithm), ..small_chunks(n) };
+        with_ranks(n, &config, |mut comm| {
+            // The second call has another scalar, and nothing else differs.
+            for (count, more) in [(9, 0), (9, 1), (20_001, 0)] {
+                let scalar = |rank: usize| 1 + (rank as i32 + more) % 2;
+                let value = |rank: usize, i: usize| ((i + rank) % 2) as i32;
+                let op = ReduceOp::PreMulSum(Scalar::new(T::of(scalar(comm.rank()))));
+                let mine: Vec<T> = (0..count).map(|i| T::of(value(comm.rank(), i))).collect();
+                let mut out = mine.clone();
+                if in_place {
+                    comm.all_reduce_in_place(&mut out, op).unwrap();
+                } else {
+                    comm.all_reduce(&mine, &mut out, op).unwrap();
+                }
+                for (i, got) in out.iter().enumerate() {
+                    let want = (0..n as usize).map(|rank| scalar(rank) * value(rank, i)).sum();
+                    assert_eq!(*got, T::of(want), "{n} ranks, {algorithm:?}, {:?} [{i}]", T::DTYPE);
+                }
+            }
+            comm.finalize().unwrap();
+        });
+    }
+    for n in [1, 2, 3, 4] {
+        for algorithm in Algorithm::ALL {
+            for in_place in [false, true] {
+                check::<f32>(n, algorithm, in_place);
+                check::<u8>(n, algorithm, in_place);
+                check::<F8E5M2>(n, algorithm, in_place);
+            }
+        }
+    }
+}
+
+/// A reduction that the elements cannot have is refused, and the communicator stays usable.
+#[test]
+fn invalid_reductions_are_refused() {
+    with_ranks(2, &Config::new(2), |mut comm| {
+        let error = comm.all_reduce_in_place(&mut [1.0f32], ReduceOp::BitOr).unwrap_err().to_string();
+        assert!(error.contains("bor is for integers, not for float; use one of sum, prod"), "{error}");
+        let op = ReduceOp::PreMulSum(Scalar::new(1i8));
+        let error = comm.all_reduce_in_place(&mut [1.0f32], op).unwrap_err().to_string();
+        assert!(error.contains("the scalar of premulsum is int8, the elements are float"), "{error}");
+        let mut bits = [1u32 << comm.rank()];
+        comm.all_reduce_in_place(&mut bits, ReduceOp::BitOr).unwrap();
+        assert_eq!(bits, [3]);
+        comm.finalize().unwrap();
+    });
 }
 
 /// Every algorithm with every protocol it can use, on one and on three channels, at sizes around every boundary.

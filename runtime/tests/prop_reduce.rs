@@ -4,8 +4,8 @@ mod reduce_model;
 
 use half::{bf16, f16};
 use proptest::prelude::*;
-use reduce_model::{Model, agrees, fold, same};
-use ringccl::reduce::{DType, Dst, Isa, ReduceOp, Reducer, Store, Tuning, copy_with};
+use reduce_model::{Model, agrees, fold, operation, same};
+use ringccl::reduce::{DType, Dst, F8E4M3, F8E5M2, Isa, ReduceOp, Reducer, Scalar, Store, Tuning, copy_with};
 
 /// Bytes around each buffer that must stay as they are.
 const GUARD: usize = 64;
@@ -64,9 +64,13 @@ impl Random {
     }
 }
 
+/// More than there are operations of any type.
+const OPS: usize = 9;
+
 #[derive(Clone, Debug)]
 struct Case {
-    op: ReduceOp,
+    /// Number of the operation; which one it is depends on the type.
+    op: usize,
     count: usize,
     srcs: usize,
     own: Option<usize>,
@@ -90,7 +94,7 @@ fn counts() -> impl Strategy<Value = usize> {
 }
 
 fn cases() -> impl Strategy<Value = Case> {
-    let shape = (0..ReduceOp::ALL.len(), counts(), 1usize..=9, 1usize..=20, any::<bool>(), any::<bool>());
+    let shape = (0..OPS, counts(), 1usize..=9, 1usize..=20, any::<bool>(), any::<bool>());
     let store = prop_oneof![Just(Store::Cached), Just(Store::Streaming)];
     let offsets = prop_oneof![Just(0usize), (0usize..8).prop_map(|words| words * 8), 0usize..64];
     let layout = (
@@ -104,7 +108,7 @@ fn cases() -> impl Strategy<Value = Case> {
     (shape, layout).prop_map(|((op, count, srcs, nranks, last, interleave), layout)| {
         let (stores, misalign, own, place, mode, seed) = layout;
         Case {
-            op: ReduceOp::ALL[op],
+            op,
             count,
             srcs,
             own: (mode % 2 == 0).then(|| own.index(srcs)),
@@ -133,7 +137,7 @@ fn tuning(isa: Isa, interleave: bool) -> Tuning {
 }
 
 /// Runs one case on one instruction set and returns every destination.
-fn run<T: Model>(case: &Case, isa: Isa, inputs: &[Vec<T>]) -> Vec<Vec<T>> {
+fn run<T: Model>(case: &Case, op: ReduceOp, isa: Isa, inputs: &[Vec<T>]) -> Vec<Vec<T>> {
     let len = case.count * size_of::<T>();
     let mut srcs: Vec<Buffer> = Vec::new();
     for (values, &misalign) in inputs.iter().zip(&case.misalign) {
@@ -147,7 +151,7 @@ fn run<T: Model>(case: &Case, isa: Isa, inputs: &[Vec<T>]) -> Vec<Vec<T>> {
     let mut ptrs: Vec<*mut u8> = case.in_place.iter().map(|&s| src_ptrs[s].cast_mut()).collect();
     ptrs.extend(outs.iter_mut().map(Buffer::ptr));
     let dsts: Vec<Dst> = ptrs.iter().zip(&case.stores).map(|(&ptr, &store)| Dst { ptr, store }).collect();
-    let reducer = Reducer::with_tuning(T::DTYPE, case.op, case.nranks, tuning(isa, case.interleave));
+    let reducer = Reducer::with_tuning(T::DTYPE, op, case.nranks, tuning(isa, case.interleave));
     // SAFETY: every buffer holds `count` elements and is private to this function; the destinations are
     // one of the sources or buffers of their own.
     unsafe { reducer.fold(&src_ptrs, case.own, &dsts, case.count, case.last) };
@@ -165,18 +169,18 @@ fn check<T: Model>(case: &Case) {
     let mut random = Random(case.seed);
     let inputs: Vec<Vec<T>> =
         (0..case.srcs).map(|_| (0..case.count).map(|_| random.value()).collect()).collect();
+    let op = operation::<T>(case.op, random.next());
     let mut first: Option<Vec<T>> = None;
     for isa in isas() {
-        let results = run(case, isa, &inputs);
+        let results = run(case, op, isa, &inputs);
         assert_eq!(results.len(), case.stores.len());
         for result in &results {
             for i in 0..case.count {
                 let column: Vec<T> = inputs.iter().map(|values| values[i]).collect();
-                let want = fold(case.op, &column, case.own, case.nranks, case.last);
+                let want = fold(op, &column, case.own, case.nranks, case.last);
                 assert!(
-                    agrees(case.op, result[i], want),
-                    "{isa} {} {}[{i}]: {column:?} gave {:?}, the model {want:?}",
-                    case.op,
+                    agrees(op, result[i], want),
+                    "{isa} {op:?} {}[{i}]: {column:?} gave {:?}, the model {want:?}",
                     T::DTYPE,
                     result[i]
                 );
@@ -200,13 +204,29 @@ proptest! {
     #[test]
     fn f64_folds_equal_the_model(case in cases()) { check::<f64>(&case); }
 
-    // The same for 32-bit integers, wrapping.
+    // The same for signed 8-bit integers, wrapping, bit operations included.
+    #[test]
+    fn i8_folds_equal_the_model(case in cases()) { check::<i8>(&case); }
+
+    // The same for unsigned 8-bit integers.
+    #[test]
+    fn u8_folds_equal_the_model(case in cases()) { check::<u8>(&case); }
+
+    // The same for signed 32-bit integers.
     #[test]
     fn i32_folds_equal_the_model(case in cases()) { check::<i32>(&case); }
 
-    // The same for 64-bit integers, wrapping.
+    // The same for unsigned 32-bit integers.
+    #[test]
+    fn u32_folds_equal_the_model(case in cases()) { check::<u32>(&case); }
+
+    // The same for signed 64-bit integers.
     #[test]
     fn i64_folds_equal_the_model(case in cases()) { check::<i64>(&case); }
+
+    // The same for unsigned 64-bit integers.
+    #[test]
+    fn u64_folds_equal_the_model(case in cases()) { check::<u64>(&case); }
 
     // The same for binary16, rounded after every hop.
     #[test]
@@ -215,6 +235,14 @@ proptest! {
     // The same for bf16, rounded after every hop.
     #[test]
     fn bf16_folds_equal_the_model(case in cases()) { check::<bf16>(&case); }
+
+    // The same for the 8-bit floats, rounded and saturated after every hop.
+    #[test]
+    fn e4m3_folds_equal_the_model(case in cases()) { check::<F8E4M3>(&case); }
+
+    // The same for the one with infinities.
+    #[test]
+    fn e5m2_folds_equal_the_model(case in cases()) { check::<F8E5M2>(&case); }
 
     // Proves that a copy moves exactly its bytes, at any alignment, to one or two destinations.
     #[test]
@@ -283,6 +311,88 @@ fn sampled_pairs_of_all_bfloat16_patterns() {
     // Proves the rounding of bf16 sums and products, subnormals and NaNs included.
     sums_of_all_patterns::<bf16>(ReduceOp::Sum, 20);
     sums_of_all_patterns::<bf16>(ReduceOp::Prod, 20);
+}
+
+/// Every pair of 8-bit values, with every operation.
+fn all_pairs<T: Model>() {
+    let value = |i: u64| T::from_raw(i);
+    let left: Vec<T> = (0..1u64 << 16).map(|i| value(i >> 8)).collect();
+    let right: Vec<T> = (0..1u64 << 16).map(|i| value(i & 0xff)).collect();
+    for index in 0..OPS {
+        let op = operation::<T>(index, 3);
+        for isa in isas() {
+            let mut out = vec![T::zeroed(); left.len()];
+            let reducer = Reducer::with_tuning(T::DTYPE, op, 3, tuning(isa, false));
+            let srcs = [left.as_ptr().cast::<u8>(), right.as_ptr().cast()];
+            // SAFETY: all three vectors have the same length and do not overlap.
+            unsafe {
+                reducer.fold(&srcs, Some(1), &[Dst::cached(out.as_mut_ptr().cast())], left.len(), true)
+            };
+            for ((&a, &b), &got) in left.iter().zip(&right).zip(&out) {
+                let want = fold(op, &[a, b], Some(1), 3, true);
+                assert!(agrees(op, got, want), "{isa}: {a:?} {op:?} {b:?} gave {got:?}, the model {want:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn all_pairs_of_8_bit_values() {
+    // Proves every result of every operation on two 8-bit elements, so also that rounding the floats by way of
+    // binary16 is rounding once.
+    all_pairs::<i8>();
+    all_pairs::<u8>();
+    all_pairs::<F8E4M3>();
+    all_pairs::<F8E5M2>();
+}
+
+#[test]
+fn eight_bit_floats_saturate_as_nccl() {
+    // Proves by numbers written by hand that sums beyond the largest number stay there, that an infinity becomes it in
+    // any operation, and that a NaN stays one, save against a number in a maximum.
+    let two = |op, a: F8E5M2, b: F8E5M2, isa| {
+        let mut out = F8E5M2::default();
+        let srcs = [(&raw const a).cast(), (&raw const b).cast()];
+        let reducer = Reducer::with_tuning(DType::F8E5M2, op, 2, tuning(isa, false));
+        // SAFETY: every pointer is to one element.
+        unsafe { reducer.fold(&srcs, None, &[Dst::cached((&raw mut out).cast())], 1, true) };
+        out
+    };
+    let [one, infinity, nan] = [0x3c, 0x7c, 0x7d].map(F8E5M2::from_bits);
+    for isa in isas() {
+        assert_eq!(two(ReduceOp::Sum, F8E5M2::MAX, F8E5M2::MAX, isa).to_f32(), 57344.0);
+        assert_eq!(two(ReduceOp::Max, one, infinity, isa).to_f32(), 57344.0);
+        assert_eq!(two(ReduceOp::Min, one, infinity, isa).to_f32(), 1.0);
+        assert_eq!(two(ReduceOp::Sum, one, nan, isa).to_bits(), 0x7f);
+        assert_eq!(two(ReduceOp::Max, nan, one, isa).to_f32(), 1.0);
+    }
+}
+
+#[test]
+fn scalars_differ_from_rank_to_rank() {
+    // Proves that each rank multiplies its own input only, by its own scalar, also when it is alone or the elements are
+    // integers, which wrap.
+    let step = |scalar: i8, inputs: &[i8], own| {
+        let op = ReduceOp::PreMulSum(Scalar::new(scalar));
+        let reducer = Reducer::new(DType::I8, op, 1);
+        assert!(reducer.needs_pre_op() && !reducer.needs_post_op());
+        let srcs: Vec<*const u8> = inputs.iter().map(|value| std::ptr::from_ref(value).cast()).collect();
+        let mut out = 0i8;
+        // SAFETY: every pointer is to one element.
+        unsafe { reducer.fold(&srcs, Some(own), &[Dst::cached((&raw mut out).cast())], 1, true) };
+        out
+    };
+    let first = step(3, &[5], 0);
+    assert_eq!(first, 15);
+    assert_eq!(step(-2, &[first, 10], 1), -5);
+    assert_eq!(step(100, &[1, 2], 1), (1 + 200u8) as i8);
+}
+
+#[test]
+#[should_panic(expected = "bxor is for integers, not for half; use one of sum")]
+fn reducers_of_invalid_pairs_are_refused() {
+    // Proves that no kernel can be had for a pair that makes no sense.
+    let _ = Reducer::new(DType::F16, ReduceOp::BitXor, 2);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::model::{self, Exact};
 use crate::scenario::{Call, Kind, Scenario};
 use half::{bf16, f16};
-use ringccl::{Communicator, DType, Error};
+use ringccl::{Communicator, DType, Error, F8E4M3, F8E5M2};
 
 /// How a rank's life ended.
 #[derive(Debug)]
@@ -28,12 +28,18 @@ pub fn run(scenario: &Scenario, mut comm: Communicator) -> Result<Ending, String
     let calls = scenario.calls_of(comm.rank());
     for (index, call) in calls.iter().enumerate() {
         let outcome = match call.dtype {
+            DType::I8 => execute::<i8>(&mut comm, call, index),
+            DType::U8 => execute::<u8>(&mut comm, call, index),
+            DType::I32 => execute::<i32>(&mut comm, call, index),
+            DType::U32 => execute::<u32>(&mut comm, call, index),
+            DType::I64 => execute::<i64>(&mut comm, call, index),
+            DType::U64 => execute::<u64>(&mut comm, call, index),
+            DType::F16 => execute::<f16>(&mut comm, call, index),
             DType::F32 => execute::<f32>(&mut comm, call, index),
             DType::F64 => execute::<f64>(&mut comm, call, index),
-            DType::I32 => execute::<i32>(&mut comm, call, index),
-            DType::I64 => execute::<i64>(&mut comm, call, index),
-            DType::F16 => execute::<f16>(&mut comm, call, index),
             DType::Bf16 => execute::<bf16>(&mut comm, call, index),
+            DType::F8E4M3 => execute::<F8E4M3>(&mut comm, call, index),
+            DType::F8E5M2 => execute::<F8E5M2>(&mut comm, call, index),
         }?;
         if let Err(error) = outcome {
             let stays = comm.barrier().is_err();

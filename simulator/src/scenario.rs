@@ -247,7 +247,7 @@ fn fault(rng: &mut Rng, nranks: usize) -> Fault {
 
 fn call(rng: &mut Rng, nranks: usize) -> Call {
     let kind = match rng.below(8) {
-        0..5 => Kind::AllReduce(rng.pick(&ReduceOp::ALL)),
+        0..5 => Kind::AllReduce(rng.pick(&ReduceOp::BUILTIN)),
         5..7 => Kind::Broadcast(rng.below(nranks as u64) as usize),
         _ => Kind::Barrier,
     };

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use half::{bf16, f16};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
-use ringccl::{Communicator, DType, ReduceOp};
+use ringccl::{Communicator, DType, F8E4M3, F8E5M2, ReduceOp};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -42,12 +42,18 @@ fn measure(spec: &Spec) -> Result<ExitCode> {
     comm.all_reduce_in_place(&mut init, ReduceOp::Max)?;
     let [init_ms] = init;
     let wrong = match spec.dtype {
+        DType::I8 => run::<i8>(spec, &mut comm, init_ms),
+        DType::U8 => run::<u8>(spec, &mut comm, init_ms),
+        DType::I32 => run::<i32>(spec, &mut comm, init_ms),
+        DType::U32 => run::<u32>(spec, &mut comm, init_ms),
+        DType::I64 => run::<i64>(spec, &mut comm, init_ms),
+        DType::U64 => run::<u64>(spec, &mut comm, init_ms),
+        DType::F16 => run::<f16>(spec, &mut comm, init_ms),
         DType::F32 => run::<f32>(spec, &mut comm, init_ms),
         DType::F64 => run::<f64>(spec, &mut comm, init_ms),
-        DType::I32 => run::<i32>(spec, &mut comm, init_ms),
-        DType::I64 => run::<i64>(spec, &mut comm, init_ms),
-        DType::F16 => run::<f16>(spec, &mut comm, init_ms),
         DType::Bf16 => run::<bf16>(spec, &mut comm, init_ms),
+        DType::F8E4M3 => run::<F8E4M3>(spec, &mut comm, init_ms),
+        DType::F8E5M2 => run::<F8E5M2>(spec, &mut comm, init_ms),
     }?;
     comm.finalize()?;
     Ok(if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })

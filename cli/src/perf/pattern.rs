@@ -1,7 +1,7 @@
 //! Inputs whose results are exact in every type, and the check of results.
 
 use half::{bf16, f16};
-use ringccl::{DType, Element, ReduceOp};
+use ringccl::{Element, F8E4M3, F8E5M2, ReduceOp};
 use std::cmp::Ordering;
 
 /// An element that can hold small whole numbers exactly.
@@ -24,10 +24,16 @@ macro_rules! values {
 values! {
     f32, 1 << 24, |x| x as f32, f64::from;
     f64, 1 << 53, |x| x as f64, |x| x;
+    i8, 1 << 7, |x| x as i8, f64::from;
+    u8, 1 << 8, |x| x as u8, f64::from;
     i32, 1 << 31, |x| x as i32, f64::from;
+    u32, 1 << 32, |x| x as u32, f64::from;
     i64, 1 << 53, |x| x as i64, |x| x as f64;
+    u64, 1 << 53, |x| x, |x| x as f64;
     f16, 1 << 11, |x| f16::from_f32(x as f32), f16::to_f64;
     bf16, 1 << 8, |x| bf16::from_f32(x as f32), bf16::to_f64;
+    F8E4M3, 1 << 4, |x| F8E4M3::from_f32(x as f32), |x: F8E4M3| f64::from(x.to_f32());
+    F8E5M2, 1 << 3, |x| F8E5M2::from_f32(x as f32), |x: F8E5M2| f64::from(x.to_f32());
 }
 
 /// Values repeat after this many elements: a prime, so that no chunk, piece or slot is a multiple of it and
@@ -61,8 +67,13 @@ impl Shape {
             // One rank holds 2 or 3, the others 1, so that products stay small.
             (ReduceOp::Prod, None) if (i + rank).is_multiple_of(self.ranks) => 2 + i % 2,
             (ReduceOp::Prod, None) => 1,
-            // Sums over all ranks stay exact.
-            _ => hash % (T::EXACT / self.ranks).clamp(2, 1024),
+            (_, Some(_)) => hash % T::EXACT.min(1024),
+            // Sums over all ranks stay exact; where 0 and 1 are too much for that, only every so many ranks hold a 1.
+            _ if T::EXACT / self.ranks < 2 => {
+                let apart = self.ranks.div_ceil(T::EXACT - 1);
+                u64::from((i / 3 + rank).is_multiple_of(apart))
+            }
+            _ => hash % (T::EXACT / self.ranks).min(1024),
         }
     }
 
@@ -78,12 +89,16 @@ impl Shape {
             ReduceOp::Max => all.max().unwrap_or(0) as f64,
             ReduceOp::Avg if is_integer::<T>() => (all.sum::<u64>() / self.ranks) as f64,
             ReduceOp::Avg => all.sum::<u64>() as f64 / self.ranks as f64,
+            ReduceOp::BitAnd => all.reduce(|a, b| a & b).unwrap_or(0) as f64,
+            ReduceOp::BitOr => all.reduce(|a, b| a | b).unwrap_or(0) as f64,
+            ReduceOp::BitXor => all.reduce(|a, b| a ^ b).unwrap_or(0) as f64,
+            ReduceOp::PreMulSum(_) => unreachable!("no option gives scalars"),
         }
     }
 }
 
 fn is_integer<T: Value>() -> bool {
-    matches!(T::DTYPE, DType::I32 | DType::I64)
+    !T::DTYPE.is_float()
 }
 
 impl<T: Value> Pattern<T> {
@@ -132,7 +147,7 @@ mod tests {
     /// The check counts exactly the elements that are wrong.
     #[test]
     fn wrong_elements_are_counted() {
-        for op in ReduceOp::ALL {
+        for op in ReduceOp::BUILTIN {
             let shape = Shape { op, ranks: 4, root: None };
             let pattern = Pattern::<f32>::new(shape, 0);
             let mut inputs = [[0f32; 100]; 4];
@@ -148,6 +163,7 @@ mod tests {
                         ReduceOp::Min => all.fold(f32::MAX, f32::min),
                         ReduceOp::Max => all.fold(0.0, f32::max),
                         ReduceOp::Avg => all.map(|x| x / 4.0).sum(),
+                        _ => unreachable!("not an operation of floats"),
                     }
                 })
                 .collect();
@@ -156,6 +172,25 @@ mod tests {
             result[99] = f32::NAN;
             assert_eq!(pattern.wrong(&result), 2, "{op:?}");
         }
+    }
+
+    /// Sums over any number of ranks are exact also in 8 bits, and are not all the same.
+    #[test]
+    fn sums_stay_exact() {
+        fn check<T: Value>() {
+            for ranks in [1, 2, 3, 7, 8, 15, 16, 64, 1000] {
+                let shape = Shape { op: ReduceOp::Sum, ranks, root: None };
+                let expected = Pattern::<T>::new(shape, 0).expected;
+                let exact = |x: &f64| *x < T::EXACT as f64 && T::from_whole(*x as u64).to_f64() == *x;
+                assert!(expected.iter().all(exact), "{:?} of {ranks} ranks", T::DTYPE);
+                assert!(expected.iter().any(|x| *x != expected[0]), "{:?} of {ranks} ranks", T::DTYPE);
+            }
+        }
+        check::<i8>();
+        check::<u8>();
+        check::<F8E4M3>();
+        check::<F8E5M2>();
+        check::<bf16>();
     }
 
     /// Data that is shifted, doubled, missing or another rank's is seen in every type.
@@ -176,11 +211,17 @@ mod tests {
             Pattern::<T>::new(shape, 4).fill(&mut others);
             assert!(pattern.wrong(&others) > PERIOD as u64 / 4, "{:?}", T::DTYPE);
         }
+        check::<i8>();
+        check::<u8>();
+        check::<i32>();
+        check::<u32>();
+        check::<i64>();
+        check::<u64>();
+        check::<f16>();
         check::<f32>();
         check::<f64>();
-        check::<i32>();
-        check::<i64>();
-        check::<f16>();
         check::<bf16>();
+        check::<F8E4M3>();
+        check::<F8E5M2>();
     }
 }

@@ -35,7 +35,7 @@ const FINALIZE: u64 = 3;
 impl Descriptor {
     /// The descriptor of a call; `closing` is the barrier of a rank that leaves.
     pub(crate) fn new(call: &Call, closing: bool) -> Self {
-        let (dtype, op) = (call.dtype as u64, call.op as u64);
+        let (dtype, op) = (u64::from(call.dtype.nccl_code()), u64::from(call.op.code()));
         let what = match call.kind {
             Kind::AllReduce => ALL_REDUCE | dtype << 8 | op << 16,
             Kind::Broadcast { root } => BROADCAST | dtype << 8 | u64::from(root) << 32,
@@ -89,13 +89,13 @@ impl Descriptor {
 
     fn dtype(self) -> String {
         let code = self.what >> 8 & 0xff;
-        let found = DType::ALL.iter().find(|dtype| **dtype as u64 == code);
+        let found = DType::from_nccl_code(code as u32).map(DType::name);
         found.map_or_else(|| format!("type {code}"), ToString::to_string)
     }
 
     fn op(self) -> String {
         let code = self.what >> 16 & 0xff;
-        let found = ReduceOp::ALL.iter().find(|op| **op as u64 == code);
+        let found = ReduceOp::name_of_code(code as u8);
         found.map_or_else(|| format!("reduction {code}"), ToString::to_string)
     }
 }
@@ -129,7 +129,7 @@ mod tests {
         let mut calls = Vec::new();
         for count in [0usize, 1, 8, 1 << 40] {
             for dtype in DType::ALL {
-                for op in ReduceOp::ALL {
+                for op in ReduceOp::NAMED {
                     calls.push(Call { kind: Kind::AllReduce, count, dtype, op });
                 }
                 for root in [0, 1, 1023] {

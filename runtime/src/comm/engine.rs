@@ -15,7 +15,7 @@ use crate::error::{Error, Stage};
 use crate::executor::{Buffers, Executor, Operation, Progress};
 use crate::fail::{self, FailPoint};
 use crate::plan::{Call, Choice, Kind, Limits, Plan, select};
-use crate::reduce::{self, Dst, Reducer, Store};
+use crate::reduce::{self, Dst, ReduceOp, Reducer, Store};
 use crate::report::Tally;
 use crate::trace;
 use crate::transport::shm::{Lane, Shm};
@@ -165,10 +165,9 @@ impl Engine {
             let descriptor = Descriptor::new(&call, false);
             self.remember(descriptor.mix());
             announce(shared.record(), self.seqno, descriptor);
-        } else if buffers.input != buffers.output.cast_const() {
-            let dst = Dst { ptr: buffers.output, store: Store::Streaming };
-            // SAFETY: the caller's contract; with one rank every reduction is a copy.
-            unsafe { reduce::copy(buffers.input, &[dst], call.bytes()) };
+        } else {
+            // SAFETY: the caller's contract.
+            unsafe { alone(&call, buffers) };
         }
         let stamp = Stamp::default();
         self.running = Some(Running { buffers, stamp, trace, announced: true });
@@ -375,6 +374,23 @@ impl Engine {
         // A root has sent and gone on: this is its last chance to learn that others called something else.
         // ORDERING: Relaxed; the barrier publishes it.
         shared.record().words[health::HISTORY_WORD].store(self.history, Ordering::Relaxed);
+    }
+}
+
+/// What a call does with one rank: every reduction is a copy but that with a factor.
+///
+/// # Safety
+/// - `buffers` are as [`Buffers`] says, for the call's bytes.
+unsafe fn alone(call: &Call, buffers: Buffers) {
+    let Buffers { input, output } = buffers;
+    let to = [Dst { ptr: output, store: Store::Streaming }];
+    // SAFETY: the caller's contract.
+    unsafe {
+        if let (Kind::AllReduce, ReduceOp::PreMulSum(_)) = (call.kind, call.op) {
+            Reducer::new(call.dtype, call.op, 1).fold(&[input], Some(0), &to, call.count, true);
+        } else if input != output.cast_const() {
+            reduce::copy(input, &to, call.bytes());
+        }
     }
 }
 

@@ -215,6 +215,7 @@ impl Communicator {
     /// - `input` is readable and `output` writable for the call's bytes; they are equal or do not overlap.
     #[inline]
     unsafe fn run(&mut self, call: Call, input: *const u8, output: *mut u8) -> Result<(), Error> {
+        self.check(&call)?;
         self.take();
         let Self { shared, calls, .. } = self;
         let buffers = Buffers { input, output };
@@ -230,13 +231,28 @@ impl Communicator {
 
     /// Queues one collective behind those before it, for somebody to drive.
     ///
+    /// # Errors
+    /// [`Error::Argument`] for a reduction that the type does not have.
+    ///
     /// # Safety
     /// - As [`Communicator::run`], until the task is done or dropped.
-    pub(crate) unsafe fn task(&mut self, call: Call, buffers: Buffers) -> Task {
+    pub(crate) unsafe fn task(&mut self, call: Call, buffers: Buffers) -> Result<Task, Error> {
+        self.check(&call)?;
         self.take();
         let ticket = self.calls.issue();
         // SAFETY: the caller's contract.
-        Task::Collective(unsafe { CollectiveTask::new(Arc::clone(&self.shared), ticket, call, buffers) })
+        let task = unsafe { CollectiveTask::new(Arc::clone(&self.shared), ticket, call, buffers) };
+        Ok(Task::Collective(task))
+    }
+
+    /// Whether the call's type has its reduction.
+    #[inline]
+    fn check(&self, call: &Call) -> Result<(), Error> {
+        call.op.check(call.dtype).map_err(|invalid| Error::Argument {
+            rank: self.shared.rank,
+            kind: call.kind,
+            what: invalid.to_string(),
+        })
     }
 
     /// Notes which thread has the communicator in its hands.

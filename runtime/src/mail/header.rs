@@ -21,7 +21,7 @@ impl Header {
 
     pub(super) fn new(letter: Letter) -> Self {
         let Letter { count, dtype, tag } = letter;
-        Self { count: count as u64, dtype: dtype as u32, tag, inline: [0; Self::INLINE] }
+        Self { count: count as u64, dtype: dtype.nccl_code(), tag, inline: [0; Self::INLINE] }
     }
 
     pub(super) fn to_bytes(self) -> [u8; Self::BYTES] {
@@ -43,7 +43,7 @@ impl Header {
 
     /// The type, if there is such a number.
     fn dtype(&self) -> Option<DType> {
-        DType::ALL.into_iter().find(|dtype| *dtype as u32 == self.dtype)
+        DType::from_nccl_code(self.dtype)
     }
 
     /// What the message says it is; `None` if no correct peer would say so.

@@ -2,7 +2,7 @@
 
 use super::arch::fence_streams;
 use super::divide::Divider;
-use super::line::{LINE, Line, Op, Scalar};
+use super::line::{Arith, LINE, Line, Op};
 use super::sweep::{ALIGN_BYTES_MIN, Layout, Work, sweep};
 use super::{Dst, Tuning};
 
@@ -14,7 +14,7 @@ pub(super) struct Call<'a> {
     pub(super) count: usize,
     /// Which source to multiply by `factor`; out of range for none.
     pub(super) scaled: usize,
-    /// The average's factor in the element type, repeated to fill 8 bytes.
+    /// The factor in the element type, repeated to fill 8 bytes.
     pub(super) factor: u64,
     pub(super) divider: Option<Divider>,
     pub(super) tuning: &'a Tuning,
@@ -108,7 +108,7 @@ impl Sinks {
     ///
     /// That element lies within both destinations.
     #[inline(always)]
-    unsafe fn element<T: Scalar>(&self, elem: T, at: usize) {
+    unsafe fn element<T: Arith>(&self, elem: T, at: usize) {
         for ptr in self.ptr {
             if !ptr.is_null() {
                 // SAFETY: the caller vouches for the element.
@@ -136,7 +136,7 @@ struct Fold<L, O, S> {
     op: std::marker::PhantomData<O>,
 }
 
-impl<L: Line, O: Op, S: Sources> Fold<L, O, S> {
+impl<L: Line, O: Op<L>, S: Sources> Fold<L, O, S> {
     /// Folds `U` lines that `load` fetches from one source, in source order.
     #[inline(always)]
     unsafe fn reduce<const U: usize>(&self, load: impl Fn(*const u8, usize) -> L) -> [L; U] {
@@ -144,7 +144,7 @@ impl<L: Line, O: Op, S: Sources> Fold<L, O, S> {
             let src = self.srcs.at(index);
             std::array::from_fn::<L, U, _>(|u| {
                 let line = load(src, u);
-                if O::AVERAGES && index == self.scaled {
+                if O::SCALES && index == self.scaled {
                     // SAFETY: the caller vouches for the instruction set.
                     unsafe { line.prod(self.factor).settle() }
                 } else {
@@ -159,7 +159,7 @@ impl<L: Line, O: Op, S: Sources> Fold<L, O, S> {
                 *a = unsafe { O::apply(if index > 1 { a.settle() } else { *a }, next) };
             }
         }
-        if O::AVERAGES
+        if O::SCALES
             && let Some(by) = self.divider
         {
             // SAFETY: the caller vouches for the instruction set.
@@ -174,13 +174,13 @@ impl<L: Line, O: Op, S: Sources> Fold<L, O, S> {
         let fetch = |index: usize| {
             // SAFETY: the caller vouches for this element in every source.
             let elem = unsafe { self.srcs.at(index).add(at).cast::<L::Elem>().read_unaligned() };
-            if O::AVERAGES && index == self.scaled { elem.prod(elem_of(self.factor_bits)) } else { elem }
+            if O::SCALES && index == self.scaled { elem.prod(elem_of(self.factor_bits)) } else { elem }
         };
         let mut acc = fetch(0);
         for index in 1..self.srcs.len() {
-            acc = O::apply_scalar(acc, fetch(index));
+            acc = O::apply_element(acc, fetch(index));
         }
-        if O::AVERAGES
+        if O::SCALES
             && let Some(by) = self.divider
         {
             acc = acc.divide(by);
@@ -192,11 +192,11 @@ impl<L: Line, O: Op, S: Sources> Fold<L, O, S> {
 
 /// The element that `pattern` repeats.
 #[inline(always)]
-fn elem_of<T: Scalar>(pattern: u64) -> T {
+fn elem_of<T: Arith>(pattern: u64) -> T {
     bytemuck::pod_read_unaligned(&bytemuck::bytes_of(&pattern)[..size_of::<T>()])
 }
 
-impl<L: Line, O: Op, S: Sources> Work for Fold<L, O, S> {
+impl<L: Line, O: Op<L>, S: Sources> Work for Fold<L, O, S> {
     const ELEM: usize = size_of::<L::Elem>();
 
     // Everything is read before anything is written, so that a destination may be a source.
@@ -233,7 +233,7 @@ impl<L: Line, O: Op, S: Sources> Work for Fold<L, O, S> {
 /// The CPU features of `L` are enabled in the caller, and the buffers are as
 /// [`super::Reducer::fold`] asks.
 #[inline(always)]
-pub(super) unsafe fn fold_all<L: Line, O: Op, const U: usize>(call: &Call<'_>) {
+pub(super) unsafe fn fold_all<L: Line, O: Op<L>, const U: usize>(call: &Call<'_>) {
     // SAFETY: both arms hand on the caller's promise.
     unsafe {
         if let [first, second] = *call.srcs {
@@ -245,7 +245,7 @@ pub(super) unsafe fn fold_all<L: Line, O: Op, const U: usize>(call: &Call<'_>) {
 }
 
 #[inline(always)]
-unsafe fn fold_from<L: Line, O: Op, S: Sources, const U: usize>(srcs: S, call: &Call<'_>) {
+unsafe fn fold_from<L: Line, O: Op<L>, S: Sources, const U: usize>(srcs: S, call: &Call<'_>) {
     let elem = size_of::<L::Elem>();
     let bytes = call.count * elem;
     let layout = if bytes < ALIGN_BYTES_MIN { Layout::SHORT } else { plan(call, bytes, elem) };

@@ -2,13 +2,14 @@
 
 use super::divide::Divider;
 use super::dtype::Element;
+use super::fp8::{F8E4M3, F8E5M2};
 
 /// Bytes of a line, the unit every kernel works in; also the cache line of the machines we run on.
 pub(super) const LINE: usize = 64;
 
 /// Elements of one type that fill 64 bytes of memory, in the form they have in registers.
 ///
-/// fp16 and bf16 are held as binary32 values that are exactly representable in the narrow type, so
+/// Floats narrower than binary32 are held as binary32 values that are exactly representable in the narrow type, so
 /// a source costs one widening and a hop one rounding, with no store in between. Lanes need not be
 /// in memory order: every operation works lane by lane.
 ///
@@ -22,7 +23,7 @@ pub(super) const LINE: usize = 64;
 /// alignment except for `stream`, which needs 64.
 pub(super) trait Line: Copy {
     /// The element in memory.
-    type Elem: Scalar;
+    type Elem: Arith;
     /// Whether [`Line::stream`] bypasses the caches.
     const STREAMS: bool;
     /// Whether the `_part` forms are quick; if not, parts of a line are folded element by element.
@@ -72,7 +73,7 @@ pub(super) trait Line: Copy {
 }
 
 /// The arithmetic of one element, as the portable path does it.
-pub(super) trait Scalar: Element {
+pub(super) trait Arith: Element {
     fn sum(self, other: Self) -> Self;
     fn prod(self, other: Self) -> Self;
     fn min(self, other: Self) -> Self;
@@ -81,8 +82,8 @@ pub(super) trait Scalar: Element {
 }
 
 macro_rules! integer {
-    ($($t:ty)*) => {$(
-        impl Scalar for $t {
+    ($($t:ty, $divide:expr;)*) => {$(
+        impl Arith for $t {
             #[inline(always)]
             fn sum(self, other: Self) -> Self {
                 self.wrapping_add(other)
@@ -101,7 +102,7 @@ macro_rules! integer {
             }
             #[inline(always)]
             fn divide(self, by: Divider) -> Self {
-                by.divide(i64::from(self)) as $t
+                $divide(by, self)
             }
         }
     )*};
@@ -111,7 +112,7 @@ macro_rules! integer {
 // the same on every path; only a NaN in `other` needs a test of its own.
 macro_rules! float {
     ($($t:ty)*) => {$(
-        impl Scalar for $t {
+        impl Arith for $t {
             #[inline(always)]
             fn sum(self, other: Self) -> Self {
                 self + other
@@ -138,7 +139,7 @@ macro_rules! float {
 
 macro_rules! narrow_float {
     ($($t:ty)*) => {$(
-        impl Scalar for $t {
+        impl Arith for $t {
             #[inline(always)]
             fn sum(self, other: Self) -> Self {
                 <$t>::from_f32(self.to_f32() + other.to_f32())
@@ -163,47 +164,97 @@ macro_rules! narrow_float {
     )*};
 }
 
-integer!(i32 i64);
+// As NCCL does, a minimum or maximum is converted like any other result: an infinity becomes the largest number.
+macro_rules! float8 {
+    ($($t:ty)*) => {$(
+        impl Arith for $t {
+            #[inline(always)]
+            fn sum(self, other: Self) -> Self {
+                <$t>::from_f32(self.to_f32() + other.to_f32())
+            }
+            #[inline(always)]
+            fn prod(self, other: Self) -> Self {
+                <$t>::from_f32(self.to_f32() * other.to_f32())
+            }
+            #[inline(always)]
+            fn min(self, other: Self) -> Self {
+                <$t>::from_f32(Arith::min(self.to_f32(), other.to_f32()))
+            }
+            #[inline(always)]
+            fn max(self, other: Self) -> Self {
+                <$t>::from_f32(Arith::max(self.to_f32(), other.to_f32()))
+            }
+            #[inline(always)]
+            fn divide(self, _by: Divider) -> Self {
+                self
+            }
+        }
+    )*};
+}
+
+integer! {
+    i8, |by: Divider, value: i8| by.short(i16::from(value)) as i8;
+    u8, |by: Divider, value: u8| by.short(i16::from(value)) as u8;
+    i32, |by: Divider, value: i32| by.word(f64::from(value));
+    u32, |by: Divider, value: u32| by.word(f64::from(value)) as u32;
+    i64, Divider::i64;
+    u64, Divider::u64;
+}
 float!(f32 f64);
 narrow_float!(half::f16 half::bf16);
+float8!(F8E4M3 F8E5M2);
 
-/// A reduction as the kernels see it: a type, so that each kernel is compiled for one.
-pub(super) trait Op {
+/// A line whose bits can be combined; made of bytes, it serves integers of any size.
+///
+/// # Safety
+///
+/// As for [`Line`].
+pub(super) trait Bits: Line<Elem = u8> {
+    unsafe fn and(self, other: Self) -> Self;
+    unsafe fn or(self, other: Self) -> Self;
+    unsafe fn xor(self, other: Self) -> Self;
+}
+
+/// A reduction of lines of one kind as the kernels see it: a type, so that each kernel is compiled for one.
+pub(super) trait Op<L: Line> {
     /// Whether inputs may have to be scaled, or results divided.
-    const AVERAGES: bool;
+    const SCALES: bool;
     /// Folds `next` into `acc`.
     ///
     /// # Safety
     ///
     /// As for [`Line`].
-    unsafe fn apply<L: Line>(acc: L, next: L) -> L;
+    unsafe fn apply(acc: L, next: L) -> L;
     /// The same for single elements.
-    fn apply_scalar<T: Scalar>(acc: T, next: T) -> T;
+    fn apply_element(acc: L::Elem, next: L::Elem) -> L::Elem;
 }
 
 macro_rules! op {
-    ($($name:ident => $method:ident, averages $averages:literal;)*) => {$(
+    ($($name:ident: $kind:ident::$method:ident, $element:path, scales $scales:literal;)*) => {$(
         #[derive(Debug)]
         pub(super) struct $name;
-        impl Op for $name {
-            const AVERAGES: bool = $averages;
+        impl<L: $kind> Op<L> for $name {
+            const SCALES: bool = $scales;
             #[inline(always)]
-            unsafe fn apply<L: Line>(acc: L, next: L) -> L {
+            unsafe fn apply(acc: L, next: L) -> L {
                 // SAFETY: the caller vouches for the instruction set.
                 unsafe { acc.$method(next) }
             }
             #[inline(always)]
-            fn apply_scalar<T: Scalar>(acc: T, next: T) -> T {
-                acc.$method(next)
+            fn apply_element(acc: L::Elem, next: L::Elem) -> L::Elem {
+                $element(acc, next)
             }
         }
     )*};
 }
 
 op! {
-    Sum => sum, averages false;
-    Prod => prod, averages false;
-    Min => min, averages false;
-    Max => max, averages false;
-    Avg => sum, averages true;
+    Sum: Line::sum, Arith::sum, scales false;
+    Prod: Line::prod, Arith::prod, scales false;
+    Min: Line::min, Arith::min, scales false;
+    Max: Line::max, Arith::max, scales false;
+    ScaledSum: Line::sum, Arith::sum, scales true;
+    BitAnd: Bits::and, std::ops::BitAnd::bitand, scales false;
+    BitOr: Bits::or, std::ops::BitOr::bitor, scales false;
+    BitXor: Bits::xor, std::ops::BitXor::bitxor, scales false;
 }

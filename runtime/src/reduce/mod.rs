@@ -58,18 +58,22 @@ mod arch;
 mod copy;
 mod divide;
 mod dtype;
+mod fp8;
 mod kernel;
 mod line;
 mod op;
 mod reducer;
+mod scalar;
 mod sweep;
 mod tuning;
 
 pub use arch::Isa;
 pub use copy::{copy, copy_with};
 pub use dtype::{DType, Element};
-pub use op::ReduceOp;
+pub use fp8::{F8E4M3, F8E5M2};
+pub use op::{InvalidOp, ReduceOp};
 pub use reducer::Reducer;
+pub use scalar::Scalar;
 pub use tuning::Tuning;
 
 /// How results are written.

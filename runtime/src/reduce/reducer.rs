@@ -1,8 +1,6 @@
-//! The reducer: a kernel chosen once, and the average's factor and divisor.
+//! The reducer: a kernel chosen once, and the factor and divisor of sums that have them.
 
 use std::fmt;
-
-use half::{bf16, f16};
 
 use super::arch;
 use super::copy::copy_with;
@@ -10,7 +8,7 @@ use super::divide::Divider;
 use super::dtype::DType;
 use super::kernel::{Call, Kernel};
 use super::op::ReduceOp;
-use super::{Dst, Tuning};
+use super::{Dst, Scalar, Tuning};
 
 /// Folds buffers of one element type with one operation.
 ///
@@ -21,7 +19,8 @@ pub struct Reducer {
     op: ReduceOp,
     nranks: usize,
     kernel: Kernel,
-    factor: u64,
+    /// What own input is multiplied by, repeated to fill 8 bytes.
+    factor: Option<u64>,
     divider: Option<Divider>,
     tuning: Tuning,
 }
@@ -31,7 +30,7 @@ impl Reducer {
     ///
     /// # Panics
     ///
-    /// When `nranks` is 0.
+    /// When `nranks` is 0 or [`ReduceOp::check`] refuses the operation for these elements.
     #[must_use]
     pub fn new(dtype: DType, op: ReduceOp, nranks: usize) -> Self {
         Self::with_tuning(dtype, op, nranks, Tuning::host())
@@ -41,18 +40,27 @@ impl Reducer {
     ///
     /// # Panics
     ///
-    /// When `nranks` is 0 or this CPU lacks `tuning.isa`.
+    /// As [`Reducer::new`], and when this CPU lacks `tuning.isa`.
     #[must_use]
     pub fn with_tuning(dtype: DType, op: ReduceOp, nranks: usize, tuning: Tuning) -> Self {
         assert!(nranks > 0, "a communicator has at least one rank");
         assert!(tuning.isa.is_available(), "this CPU has no {}", tuning.isa);
+        if let Err(error) = op.check(dtype) {
+            panic!("{error}");
+        }
         let averages = op == ReduceOp::Avg && nranks > 1;
+        let factor = match op {
+            ReduceOp::PreMulSum(scalar) => Some(scalar),
+            // *Source*: NCCL 2.30 src/enqueue.cc, hostToDevRedOp: 1/nranks as a binary32, then narrowed.
+            _ if averages && dtype.is_float() => Some(Scalar::from_f64(dtype, 1.0 / nranks as f64)),
+            _ => None,
+        };
         Reducer {
             dtype,
             op,
             nranks,
             kernel: arch::kernel(tuning.isa, dtype, op),
-            factor: reciprocal(dtype, nranks),
+            factor: factor.map(Scalar::pattern),
             divider: (averages && !dtype.is_float()).then(|| Divider::new(nranks as u64)),
             tuning,
         }
@@ -85,7 +93,7 @@ impl Reducer {
     /// Whether each rank's own input must pass through a fold with `own` set, even if it is alone.
     #[must_use]
     pub const fn needs_pre_op(&self) -> bool {
-        matches!(self.op, ReduceOp::Avg) && self.dtype.is_float() && self.nranks > 1
+        self.factor.is_some()
     }
 
     /// Whether the finished value must come out of a fold with `last` set.
@@ -96,8 +104,8 @@ impl Reducer {
 
     /// Folds `count` elements of every source, in source order, into one or two destinations.
     ///
-    /// `srcs[own]` is multiplied by 1/nranks first when [`Self::needs_pre_op`]; the result is divided by
-    /// nranks when `last` and [`Self::needs_post_op`]. fp16 and bf16 are rounded after every hop. Two
+    /// `srcs[own]` is multiplied by the scalar, or by 1/nranks, first when [`Self::needs_pre_op`]; the result is divided
+    /// by nranks when `last` and [`Self::needs_post_op`]. Floats narrower than binary32 are rounded after every hop. Two
     /// destinations receive the same bits. Non-temporal stores are fenced before this returns.
     ///
     /// # Panics
@@ -122,12 +130,12 @@ impl Reducer {
             !srcs.is_empty() && matches!(dsts.len(), 1 | 2),
             "a fold has sources and 1 or 2 destinations"
         );
-        let scaled = match own {
-            Some(own) if self.needs_pre_op() => {
+        let (scaled, factor) = match (own, self.factor) {
+            (Some(own), Some(factor)) => {
                 assert!(own < srcs.len(), "source {own} of {} does not exist", srcs.len());
-                own
+                (own, factor)
             }
-            _ => usize::MAX,
+            _ => (usize::MAX, 0),
         };
         let divider = if last { self.divider } else { None };
         // SAFETY: the kernel's CPU features were checked when it was chosen, and the caller vouches for
@@ -136,7 +144,9 @@ impl Reducer {
             if srcs.len() == 1 && scaled == usize::MAX && divider.is_none() {
                 copy_with(&self.tuning, srcs[0], dsts, count * self.dtype.size_bytes());
             } else if count > 0 {
-                let (factor, tuning) = (self.factor, &self.tuning);
+                // Bits are combined byte by byte.
+                let count = if self.op.is_bitwise() { count * self.dtype.size_bytes() } else { count };
+                let tuning = &self.tuning;
                 (self.kernel)(&Call { srcs, dsts, count, scaled, factor, divider, tuning });
             }
         }
@@ -151,18 +161,5 @@ impl fmt::Debug for Reducer {
             .field("nranks", &self.nranks)
             .field("tuning", &self.tuning)
             .finish_non_exhaustive()
-    }
-}
-
-/// 1/nranks in the element type, repeated to fill 8 bytes; 0 for integers, which do not use it.
-fn reciprocal(dtype: DType, nranks: usize) -> u64 {
-    let exact = 1.0 / nranks as f64;
-    let half_words = |bits: u16| u64::from(bits) * 0x0001_0001_0001_0001;
-    match dtype {
-        DType::F32 => u64::from((exact as f32).to_bits()) * 0x0000_0001_0000_0001,
-        DType::F64 => exact.to_bits(),
-        DType::F16 => half_words(f16::from_f32(exact as f32).to_bits()),
-        DType::Bf16 => half_words(bf16::from_f32(exact as f32).to_bits()),
-        DType::I32 | DType::I64 => 0,
     }
 }

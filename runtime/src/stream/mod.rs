@@ -251,7 +251,7 @@ impl Stream {
     ) -> Result<Pending<T>, Error> {
         let bytes = call.bytes();
         // SAFETY: the caller's contract; the driver keeps the payload until the task is over.
-        let task = unsafe { comm.task(call, Buffers { input: at, output: at }) };
+        let task = unsafe { comm.task(call, Buffers { input: at, output: at })? };
         self.queue(vec![task], bytes, payload)
     }
 

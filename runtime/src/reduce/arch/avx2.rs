@@ -1,14 +1,18 @@
-//! AVX2 with F16C: a line is two registers, or four (two pairs) of binary32 for the 16-bit floats.
+//! AVX2 with F16C: a line is two registers, or several of binary32 for the narrow floats.
 
 use std::arch::x86_64::*;
-
-use half::{bf16, f16};
 
 use crate::reduce::copy::{CopyJob, copy_all};
 use crate::reduce::dtype::DType;
 use crate::reduce::kernel::{Call, Kernel, fold_all};
-use crate::reduce::line::{Avg, LINE, Line, Max, Min, Op, Prod, Sum};
+use crate::reduce::line::{BitAnd, BitOr, BitXor, Bits, LINE, Line, Max, Min, Op, Prod, ScaledSum, Sum};
 use crate::reduce::op::ReduceOp;
+
+mod float8;
+mod narrow;
+
+use float8::{F8E4M3x64, F8E5M2x64};
+use narrow::{Bf16x32, F16x32};
 
 /// Bytes of a register.
 const HALF: usize = LINE / 2;
@@ -59,12 +63,13 @@ unsafe fn stream_bits(value: [__m256i; 2], to: *mut u8) {
     }
 }
 
-/// The memory side of the 32- and 64-bit types; `into` and `from` reinterpret a register's bits.
+/// The memory side of integers and wide floats; `into` and `from` reinterpret a register's bits.
 macro_rules! memory {
     ($elem:ty, $into:path, $from:path) => {
         type Elem = $elem;
         const STREAMS: bool = true;
-        const MASKS: bool = false;
+        // Bytes would be too many to go through one by one.
+        const MASKS: bool = size_of::<$elem>() == 1;
 
         #[inline(always)]
         unsafe fn load(from: *const u8) -> Self {
@@ -72,8 +77,8 @@ macro_rules! memory {
             unsafe { Self(load_bits(from).map(|bits| $from(bits))) }
         }
 
-        // VPMASKMOV takes 50 ns where lanes are masked out here, far more than a few scalar elements:
-        // `MASKS` is off, and the kernels do not come here.
+        // VPMASKMOV takes 50 ns where lanes are masked out here, far more than a few scalar elements or the detour
+        // over the stack.
         #[inline(always)]
         unsafe fn load_part(from: *const u8, elems: usize) -> Self {
             // SAFETY: the caller vouches for `elems` readable elements.
@@ -130,6 +135,20 @@ lanewise! {
     max_pd(a, b: __m256d) { _mm256_blendv_pd(_mm256_max_pd(a, b), a, _mm256_cmp_pd::<_CMP_UNORD_Q>(b, b)) }
     min_epi64(a, b: __m256i) { _mm256_blendv_epi8(a, b, _mm256_cmpgt_epi64(a, b)) }
     max_epi64(a, b: __m256i) { _mm256_blendv_epi8(b, a, _mm256_cmpgt_epi64(a, b)) }
+    min_epu64(a, b: __m256i) { _mm256_blendv_epi8(a, b, above_epu64(a, b)) }
+    max_epu64(a, b: __m256i) { _mm256_blendv_epi8(b, a, above_epu64(a, b)) }
+    // Signed and unsigned order are one when the upper half of all numbers changes places with the lower.
+    above_epu64(a, b: __m256i) {
+        let top = _mm256_set1_epi64x(i64::MIN);
+        _mm256_cmpgt_epi64(_mm256_xor_si256(a, top), _mm256_xor_si256(b, top))
+    }
+    // The low 8 bits of a product: those of the odd bytes are computed where they belong.
+    mullo_epi8(a, b: __m256i) {
+        let upper = _mm256_set1_epi16(!0xff);
+        let even = _mm256_mullo_epi16(a, b);
+        let odd = _mm256_mullo_epi16(_mm256_srli_epi16::<8>(a), _mm256_and_si256(b, upper));
+        _mm256_or_si256(_mm256_andnot_si256(upper, even), odd)
+    }
     // The low 64 bits of a product: low halves in full, plus both cross products shifted up.
     mullo_epi64(a, b: __m256i) {
         let cross = _mm256_add_epi64(
@@ -162,197 +181,39 @@ impl Line for F64x8 {
     combine!(sum => _mm256_add_pd, prod => _mm256_mul_pd, min => min_pd, max => max_pd);
 }
 
-#[derive(Clone, Copy)]
-struct I32x16([__m256i; 2]);
-
-impl Line for I32x16 {
-    memory!(i32, same, same);
-    combine!(sum => _mm256_add_epi32, prod => _mm256_mullo_epi32, min => _mm256_min_epi32, max => _mm256_max_epi32);
-}
-
-#[derive(Clone, Copy)]
-struct I64x8([__m256i; 2]);
-
-impl Line for I64x8 {
-    memory!(i64, same, same);
-    combine!(sum => _mm256_add_epi64, prod => mullo_epi64, min => min_epi64, max => max_epi64);
-}
-
-/// The 16-bit floats: `unpack` and `pack` say how one register becomes a pair of binary32, `after`
-/// what an operation leaves of a binary32, and `settled` what the next one receives.
-macro_rules! narrow_line {
-    ($name:ident, $elem:ty) => {
-        impl $name {
-            #[inline(always)]
-            unsafe fn each(self, other: Self, combine: impl Fn(__m256, __m256) -> __m256) -> Self {
-                let ([[a, b], [c, d]], [[e, f], [g, h]]) = (self.0, other.0);
-                Self([[combine(a, e), combine(b, f)], [combine(c, g), combine(d, h)]])
-            }
-        }
+macro_rules! integer {
+    ($($name:ident, $elem:ty; $($method:ident => $operation:ident),*;)*) => {$(
+        #[derive(Clone, Copy)]
+        struct $name([__m256i; 2]);
 
         impl Line for $name {
-            type Elem = $elem;
-            const STREAMS: bool = true;
-            const MASKS: bool = true;
-
-            #[inline(always)]
-            unsafe fn load(from: *const u8) -> Self {
-                // SAFETY: the caller vouches for 64 readable bytes.
-                unsafe { Self(load_bits(from).map(|bits| Self::unpack(bits))) }
-            }
-
-            // AVX2 has no masked access to 16-bit lanes; the detour over the stack is shorter than
-            // converting elements one by one.
-            #[inline(always)]
-            unsafe fn load_part(from: *const u8, elems: usize) -> Self {
-                // SAFETY: the caller vouches for `elems` readable elements.
-                unsafe { Self::load(image_of(from, elems * 2).as_ptr()) }
-            }
-
-            #[inline(always)]
-            unsafe fn store(self, to: *mut u8) {
-                // SAFETY: the caller vouches for 64 writable bytes.
-                unsafe { store_bits(self.0.map(|pair| Self::pack(pair)), to) }
-            }
-
-            #[inline(always)]
-            unsafe fn store_part(self, to: *mut u8, elems: usize) {
-                // SAFETY: the caller vouches for `elems` writable elements.
-                unsafe { store_image(self, to, elems * 2) }
-            }
-
-            #[inline(always)]
-            unsafe fn stream(self, to: *mut u8) {
-                // SAFETY: the caller vouches for 64 writable bytes at a multiple of 64.
-                unsafe { stream_bits(self.0.map(|pair| Self::pack(pair)), to) }
-            }
-
-            #[inline(always)]
-            unsafe fn settle(self) -> Self {
-                // SAFETY: the caller vouches for the instruction set.
-                unsafe { Self(self.0.map(|pair| pair.map(|wide| Self::settled(wide)))) }
-            }
-
-            #[inline(always)]
-            unsafe fn sum(self, other: Self) -> Self {
-                // SAFETY: the caller vouches for the instruction set.
-                unsafe { self.each(other, |a, b| Self::after(_mm256_add_ps(a, b))) }
-            }
-
-            #[inline(always)]
-            unsafe fn prod(self, other: Self) -> Self {
-                // SAFETY: the caller vouches for the instruction set.
-                unsafe { self.each(other, |a, b| Self::after(_mm256_mul_ps(a, b))) }
-            }
-
-            // The smaller of two representable numbers is representable: nothing to round.
-            #[inline(always)]
-            unsafe fn min(self, other: Self) -> Self {
-                // SAFETY: the caller vouches for the instruction set.
-                unsafe { self.each(other, |a, b| min_ps(a, b)) }
-            }
-
-            #[inline(always)]
-            unsafe fn max(self, other: Self) -> Self {
-                // SAFETY: the caller vouches for the instruction set.
-                unsafe { self.each(other, |a, b| max_ps(a, b)) }
-            }
+            memory!($elem, same, same);
+            combine!($($method => $operation),*);
         }
-    };
+    )*};
 }
 
-/// Per register of memory: its lower and its upper eight elements, widened.
-#[derive(Clone, Copy)]
-struct F16x32([[__m256; 2]; 2]);
-
-impl F16x32 {
-    #[inline(always)]
-    unsafe fn unpack(image: __m256i) -> [__m256; 2] {
-        // SAFETY: the caller vouches for the instruction set.
-        unsafe {
-            let upper = _mm256_extracti128_si256::<1>(image);
-            [_mm256_cvtph_ps(_mm256_castsi256_si128(image)), _mm256_cvtph_ps(upper)]
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn narrow(wide: __m256) -> __m128i {
-        // SAFETY: the caller vouches for the instruction set.
-        unsafe { _mm256_cvtps_ph::<{ _MM_FROUND_TO_NEAREST_INT }>(wide) }
-    }
-
-    #[inline(always)]
-    unsafe fn pack(pair: [__m256; 2]) -> __m256i {
-        // SAFETY: the caller vouches for the instruction set.
-        unsafe {
-            let lower = _mm256_castsi128_si256(Self::narrow(pair[0]));
-            _mm256_inserti128_si256::<1>(lower, Self::narrow(pair[1]))
-        }
-    }
-
-    /// An operation's result is left wide: `pack` rounds it, and `settle` where another hop follows.
-    #[inline(always)]
-    unsafe fn after(wide: __m256) -> __m256 {
-        wide
-    }
-
-    #[inline(always)]
-    unsafe fn settled(wide: __m256) -> __m256 {
-        // SAFETY: the caller vouches for the instruction set.
-        unsafe { _mm256_cvtph_ps(Self::narrow(wide)) }
-    }
+integer! {
+    I8x64, i8;
+    sum => _mm256_add_epi8, prod => mullo_epi8, min => _mm256_min_epi8, max => _mm256_max_epi8;
+    U8x64, u8;
+    sum => _mm256_add_epi8, prod => mullo_epi8, min => _mm256_min_epu8, max => _mm256_max_epu8;
+    I32x16, i32;
+    sum => _mm256_add_epi32, prod => _mm256_mullo_epi32, min => _mm256_min_epi32, max => _mm256_max_epi32;
+    U32x16, u32;
+    sum => _mm256_add_epi32, prod => _mm256_mullo_epi32, min => _mm256_min_epu32, max => _mm256_max_epu32;
+    I64x8, i64;
+    sum => _mm256_add_epi64, prod => mullo_epi64, min => min_epi64, max => max_epi64;
+    U64x8, u64;
+    sum => _mm256_add_epi64, prod => mullo_epi64, min => min_epu64, max => max_epu64;
 }
 
-narrow_line!(F16x32, f16);
-
-/// Per register of memory: its even and its odd elements, widened by a shift and a mask.
-#[derive(Clone, Copy)]
-struct Bf16x32([[__m256; 2]; 2]);
-
-impl Bf16x32 {
-    #[inline(always)]
-    unsafe fn unpack(image: __m256i) -> [__m256; 2] {
-        // SAFETY: the caller vouches for the instruction set.
-        unsafe {
-            let odd = _mm256_and_si256(image, _mm256_set1_epi32(!0xffff));
-            [_mm256_castsi256_ps(_mm256_slli_epi32::<16>(image)), _mm256_castsi256_ps(odd)]
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn pack(pair: [__m256; 2]) -> __m256i {
-        // SAFETY: the caller vouches for the instruction set.
-        unsafe {
-            let even = _mm256_srli_epi32::<16>(_mm256_castps_si256(pair[0]));
-            _mm256_or_si256(even, _mm256_castps_si256(pair[1]))
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn settled(wide: __m256) -> __m256 {
-        wide
-    }
-
-    /// The nearest bf16 value, ties to even; a NaN stays one.
-    #[inline(always)]
-    unsafe fn after(wide: __m256) -> __m256 {
-        // SAFETY: the caller vouches for the instruction set.
-        unsafe {
-            let bits = _mm256_castps_si256(wide);
-            let odd = _mm256_and_si256(_mm256_srli_epi32::<16>(bits), _mm256_set1_epi32(1));
-            let near = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
-            let quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x0040_0000));
-            let is_nan = _mm256_cmp_ps::<_CMP_UNORD_Q>(wide, wide);
-            let kept = _mm256_blendv_ps(_mm256_castsi256_ps(near), _mm256_castsi256_ps(quiet), is_nan);
-            _mm256_and_ps(kept, _mm256_castsi256_ps(_mm256_set1_epi32(!0xffff)))
-        }
-    }
+impl Bits for U8x64 {
+    combine!(and => _mm256_and_si256, or => _mm256_or_si256, xor => _mm256_xor_si256);
 }
-
-narrow_line!(Bf16x32, bf16);
 
 #[target_feature(enable = "avx2,f16c")]
-unsafe fn entry<L: Line, O: Op, const U: usize>(call: &Call<'_>) {
+unsafe fn entry<L: Line, O: Op<L>, const U: usize>(call: &Call<'_>) {
     // SAFETY: the features are enabled here; the pointers are the caller's promise.
     unsafe { fold_all::<L, O, U>(call) }
 }
@@ -364,24 +225,19 @@ pub(super) unsafe fn copy_lines(job: &CopyJob) {
     unsafe { copy_all::<I64x8, 4>(job) }
 }
 
-fn by_op<L: Line, const U: usize>(op: ReduceOp) -> Kernel {
-    match op {
-        ReduceOp::Sum => entry::<L, Sum, U>,
-        ReduceOp::Prod => entry::<L, Prod, U>,
-        ReduceOp::Min => entry::<L, Min, U>,
-        ReduceOp::Max => entry::<L, Max, U>,
-        ReduceOp::Avg => entry::<L, Avg, U>,
-    }
-}
-
-/// The kernel for one element type and operation; the 16-bit floats keep two lines in 8 registers.
-pub(in crate::reduce) fn kernel(dtype: DType, op: ReduceOp) -> Kernel {
-    match dtype {
-        DType::F32 => by_op::<F32x16, 4>(op),
-        DType::F64 => by_op::<F64x8, 4>(op),
-        DType::I32 => by_op::<I32x16, 4>(op),
-        DType::I64 => by_op::<I64x8, 4>(op),
-        DType::F16 => by_op::<F16x32, 2>(op),
-        DType::Bf16 => by_op::<Bf16x32, 2>(op),
-    }
+// The narrow floats need 8 or 16 registers for two lines, and there are 16.
+kernels! {
+    entry, bits U8x64, 4;
+    I8: I8x64, I8x64, 4;
+    U8: U8x64, I8x64, 4;
+    I32: I32x16, I32x16, 4;
+    U32: U32x16, I32x16, 4;
+    I64: I64x8, I64x8, 4;
+    U64: U64x8, I64x8, 4;
+    F16: F16x32, F16x32, 2;
+    F32: F32x16, F32x16, 4;
+    F64: F64x8, F64x8, 4;
+    Bf16: Bf16x32, Bf16x32, 2;
+    F8E4M3: F8E4M3x64, F8E4M3x64, 1;
+    F8E5M2: F8E5M2x64, F8E5M2x64, 1;
 }

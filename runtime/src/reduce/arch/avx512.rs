@@ -1,20 +1,24 @@
-//! AVX-512: a line is one register, or two of binary32 for the 16-bit floats.
+//! AVX-512: a line is one register, or several of binary32 for the narrow floats.
 
 use std::arch::x86_64::*;
-
-use half::{bf16, f16};
 
 use crate::reduce::copy::{CopyJob, copy_all};
 use crate::reduce::dtype::DType;
 use crate::reduce::kernel::{Call, Kernel, fold_all};
-use crate::reduce::line::{Avg, Line, Max, Min, Op, Prod, Sum};
+use crate::reduce::line::{BitAnd, BitOr, BitXor, Bits, Line, Max, Min, Op, Prod, ScaledSum, Sum};
 use crate::reduce::op::ReduceOp;
+
+mod float8;
+mod narrow;
+
+use float8::{F8E4M3x64, F8E5M2x64};
+use narrow::{Bf16x32, F16x32};
 
 /// The lowest `elems` bits, one per lane to be touched.
 #[inline(always)]
-fn low_bits(elems: usize) -> u32 {
-    debug_assert!(elems < 32);
-    (1u32 << elems) - 1
+fn low_bits(elems: usize) -> u64 {
+    debug_assert!(elems < 64);
+    (1u64 << elems) - 1
 }
 
 macro_rules! memory {
@@ -50,7 +54,7 @@ macro_rules! memory {
 }
 
 macro_rules! combine {
-    ($($method:ident => $intrinsic:ident),*) => {$(
+    ($($method:ident => $intrinsic:path),*) => {$(
         #[inline(always)]
         unsafe fn $method(self, other: Self) -> Self {
             // SAFETY: the caller vouches for the instruction set.
@@ -120,234 +124,68 @@ impl Line for F64x8 {
     }
 }
 
-#[derive(Clone, Copy)]
-struct I32x16(__m512i);
+macro_rules! integer {
+    ($name:ident, $elem:ty, $mask:ty, $load:ident, $load_part:ident, $store:ident, $store_part:ident;
+     $($method:ident => $operation:path),*) => {
+        #[derive(Clone, Copy)]
+        struct $name(__m512i);
 
-impl Line for I32x16 {
-    memory!(
-        i32,
-        u16,
-        __m512i,
-        _mm512_loadu_epi32,
-        _mm512_maskz_loadu_epi32,
-        _mm512_storeu_epi32,
-        _mm512_mask_storeu_epi32
-    );
-    combine!(sum => _mm512_add_epi32, prod => _mm512_mullo_epi32, min => _mm512_min_epi32, max => _mm512_max_epi32);
+        impl Line for $name {
+            memory!($elem, $mask, __m512i, $load, $load_part, $store, $store_part);
+            combine!($($method => $operation),*);
 
-    #[inline(always)]
-    unsafe fn stream(self, to: *mut u8) {
-        // SAFETY: the caller vouches for 64 writable bytes at a multiple of 64.
-        unsafe { _mm512_stream_si512(to.cast(), self.0) }
-    }
-}
-
-#[derive(Clone, Copy)]
-struct I64x8(__m512i);
-
-impl Line for I64x8 {
-    memory!(
-        i64,
-        u8,
-        __m512i,
-        _mm512_loadu_epi64,
-        _mm512_maskz_loadu_epi64,
-        _mm512_storeu_epi64,
-        _mm512_mask_storeu_epi64
-    );
-    combine!(sum => _mm512_add_epi64, prod => _mm512_mullo_epi64, min => _mm512_min_epi64, max => _mm512_max_epi64);
-
-    #[inline(always)]
-    unsafe fn stream(self, to: *mut u8) {
-        // SAFETY: the caller vouches for 64 writable bytes at a multiple of 64.
-        unsafe { _mm512_stream_si512(to.cast(), self.0) }
-    }
-}
-
-/// The memory side of the 16-bit floats: `unpack` and `pack` say how 64 bytes become two registers.
-macro_rules! narrow_memory {
-    ($elem:ty) => {
-        type Elem = $elem;
-        const STREAMS: bool = true;
-        const MASKS: bool = true;
-
-        #[inline(always)]
-        unsafe fn load(from: *const u8) -> Self {
-            // SAFETY: the caller vouches for 64 readable bytes.
-            unsafe { Self::unpack(_mm512_loadu_epi16(from.cast())) }
-        }
-
-        #[inline(always)]
-        unsafe fn load_part(from: *const u8, elems: usize) -> Self {
-            // SAFETY: masked-out lanes are not accessed; the caller vouches for the others.
-            unsafe { Self::unpack(_mm512_maskz_loadu_epi16(low_bits(elems), from.cast())) }
-        }
-
-        #[inline(always)]
-        unsafe fn store(self, to: *mut u8) {
-            // SAFETY: the caller vouches for 64 writable bytes.
-            unsafe { _mm512_storeu_epi16(to.cast(), self.pack()) }
-        }
-
-        #[inline(always)]
-        unsafe fn store_part(self, to: *mut u8, elems: usize) {
-            // SAFETY: masked-out lanes are not accessed; the caller vouches for the others.
-            unsafe { _mm512_mask_storeu_epi16(to.cast(), low_bits(elems), self.pack()) }
-        }
-
-        #[inline(always)]
-        unsafe fn stream(self, to: *mut u8) {
-            // SAFETY: the caller vouches for 64 writable bytes at a multiple of 64.
-            unsafe { _mm512_stream_si512(to.cast(), self.pack()) }
-        }
-
-        #[inline(always)]
-        unsafe fn sum(self, other: Self) -> Self {
-            // SAFETY: the caller vouches for the instruction set.
-            unsafe {
-                Self([
-                    Self::after(_mm512_add_ps(self.0[0], other.0[0])),
-                    Self::after(_mm512_add_ps(self.0[1], other.0[1])),
-                ])
-            }
-        }
-
-        #[inline(always)]
-        unsafe fn prod(self, other: Self) -> Self {
-            // SAFETY: the caller vouches for the instruction set.
-            unsafe {
-                Self([
-                    Self::after(_mm512_mul_ps(self.0[0], other.0[0])),
-                    Self::after(_mm512_mul_ps(self.0[1], other.0[1])),
-                ])
-            }
-        }
-
-        // The smaller of two representable numbers is representable: nothing to round.
-        #[inline(always)]
-        unsafe fn min(self, other: Self) -> Self {
-            // SAFETY: the caller vouches for the instruction set.
-            unsafe {
-                Self([
-                    F32x16(self.0[0]).min(F32x16(other.0[0])).0,
-                    F32x16(self.0[1]).min(F32x16(other.0[1])).0,
-                ])
-            }
-        }
-
-        #[inline(always)]
-        unsafe fn max(self, other: Self) -> Self {
-            // SAFETY: the caller vouches for the instruction set.
-            unsafe {
-                Self([
-                    F32x16(self.0[0]).max(F32x16(other.0[0])).0,
-                    F32x16(self.0[1]).max(F32x16(other.0[1])).0,
-                ])
+            #[inline(always)]
+            unsafe fn stream(self, to: *mut u8) {
+                // SAFETY: the caller vouches for 64 writable bytes at a multiple of 64.
+                unsafe { _mm512_stream_si512(to.cast(), self.0) }
             }
         }
     };
 }
 
-/// Elements 0 to 15 and 16 to 31, widened.
-#[derive(Clone, Copy)]
-struct F16x32([__m512; 2]);
-
-impl F16x32 {
-    #[inline(always)]
-    unsafe fn unpack(image: __m512i) -> Self {
-        // SAFETY: the caller vouches for the instruction set.
-        unsafe {
-            let low = _mm512_castsi512_si256(image);
-            let high = _mm512_extracti64x4_epi64::<1>(image);
-            Self([_mm512_cvtph_ps(low), _mm512_cvtph_ps(high)])
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn narrow(wide: __m512) -> __m256i {
-        // SAFETY: the caller vouches for the instruction set.
-        unsafe { _mm512_cvtps_ph::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(wide) }
-    }
-
-    #[inline(always)]
-    unsafe fn pack(self) -> __m512i {
-        // SAFETY: the caller vouches for the instruction set.
-        unsafe {
-            let low = _mm512_castsi256_si512(Self::narrow(self.0[0]));
-            _mm512_inserti64x4::<1>(low, Self::narrow(self.0[1]))
-        }
-    }
-
-    /// An operation's result is left wide: `pack` rounds it, and `settle` where another hop follows.
-    #[inline(always)]
-    unsafe fn after(wide: __m512) -> __m512 {
-        wide
-    }
-
-    /// The nearest binary16 value, ties to even. Rounding the binary32 sum again is exact rounding,
-    /// since 24 bits are at least twice 11 plus two.
-    #[inline(always)]
-    unsafe fn round(wide: __m512) -> __m512 {
-        // SAFETY: the caller vouches for the instruction set.
-        unsafe { _mm512_cvtph_ps(Self::narrow(wide)) }
+/// The low 8 bits of products: those of the odd bytes are computed where they belong.
+#[inline(always)]
+unsafe fn mullo_epi8(a: __m512i, b: __m512i) -> __m512i {
+    // SAFETY: the caller vouches for the instruction set.
+    unsafe {
+        let upper = _mm512_set1_epi16(!0xff);
+        let even = _mm512_mullo_epi16(a, b);
+        let odd = _mm512_mullo_epi16(_mm512_srli_epi16::<8>(a), _mm512_and_si512(b, upper));
+        _mm512_or_si512(_mm512_andnot_si512(upper, even), odd)
     }
 }
 
-impl Line for F16x32 {
-    narrow_memory!(f16);
-
-    #[inline(always)]
-    unsafe fn settle(self) -> Self {
-        // SAFETY: the caller vouches for the instruction set.
-        unsafe { Self([Self::round(self.0[0]), Self::round(self.0[1])]) }
-    }
+integer! {
+    I8x64, i8, u64, _mm512_loadu_epi8, _mm512_maskz_loadu_epi8, _mm512_storeu_epi8, _mm512_mask_storeu_epi8;
+    sum => _mm512_add_epi8, prod => mullo_epi8, min => _mm512_min_epi8, max => _mm512_max_epi8
+}
+integer! {
+    U8x64, u8, u64, _mm512_loadu_epi8, _mm512_maskz_loadu_epi8, _mm512_storeu_epi8, _mm512_mask_storeu_epi8;
+    sum => _mm512_add_epi8, prod => mullo_epi8, min => _mm512_min_epu8, max => _mm512_max_epu8
+}
+integer! {
+    I32x16, i32, u16, _mm512_loadu_epi32, _mm512_maskz_loadu_epi32, _mm512_storeu_epi32, _mm512_mask_storeu_epi32;
+    sum => _mm512_add_epi32, prod => _mm512_mullo_epi32, min => _mm512_min_epi32, max => _mm512_max_epi32
+}
+integer! {
+    U32x16, u32, u16, _mm512_loadu_epi32, _mm512_maskz_loadu_epi32, _mm512_storeu_epi32, _mm512_mask_storeu_epi32;
+    sum => _mm512_add_epi32, prod => _mm512_mullo_epi32, min => _mm512_min_epu32, max => _mm512_max_epu32
+}
+integer! {
+    I64x8, i64, u8, _mm512_loadu_epi64, _mm512_maskz_loadu_epi64, _mm512_storeu_epi64, _mm512_mask_storeu_epi64;
+    sum => _mm512_add_epi64, prod => _mm512_mullo_epi64, min => _mm512_min_epi64, max => _mm512_max_epi64
+}
+integer! {
+    U64x8, u64, u8, _mm512_loadu_epi64, _mm512_maskz_loadu_epi64, _mm512_storeu_epi64, _mm512_mask_storeu_epi64;
+    sum => _mm512_add_epi64, prod => _mm512_mullo_epi64, min => _mm512_min_epu64, max => _mm512_max_epu64
 }
 
-/// Even and odd elements, widened: a shift and a mask instead of shuffles.
-#[derive(Clone, Copy)]
-struct Bf16x32([__m512; 2]);
-
-impl Bf16x32 {
-    #[inline(always)]
-    unsafe fn unpack(image: __m512i) -> Self {
-        // SAFETY: the caller vouches for the instruction set.
-        unsafe {
-            let odd = _mm512_and_si512(image, _mm512_set1_epi32(!0xffff));
-            let even = _mm512_slli_epi32::<16>(image);
-            Self([_mm512_castsi512_ps(even), _mm512_castsi512_ps(odd)])
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn pack(self) -> __m512i {
-        // SAFETY: the caller vouches for the instruction set.
-        unsafe {
-            let even = _mm512_srli_epi32::<16>(_mm512_castps_si512(self.0[0]));
-            _mm512_or_si512(even, _mm512_castps_si512(self.0[1]))
-        }
-    }
-
-    /// The nearest bf16 value, ties to even, subnormals kept (VCVTNEPS2BF16 would flush them).
-    #[inline(always)]
-    unsafe fn after(wide: __m512) -> __m512 {
-        // SAFETY: the caller vouches for the instruction set.
-        unsafe {
-            let bits = _mm512_castps_si512(wide);
-            let is_nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(wide, wide);
-            let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
-            let near = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
-            let kept = _mm512_mask_or_epi32(near, is_nan, bits, _mm512_set1_epi32(0x0040_0000));
-            _mm512_castsi512_ps(_mm512_and_si512(kept, _mm512_set1_epi32(!0xffff)))
-        }
-    }
-}
-
-impl Line for Bf16x32 {
-    narrow_memory!(bf16);
+impl Bits for U8x64 {
+    combine!(and => _mm512_and_si512, or => _mm512_or_si512, xor => _mm512_xor_si512);
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,f16c")]
-unsafe fn entry<L: Line, O: Op, const U: usize>(call: &Call<'_>) {
+unsafe fn entry<L: Line, O: Op<L>, const U: usize>(call: &Call<'_>) {
     // SAFETY: the features are enabled here; the pointers are the caller's promise.
     unsafe { fold_all::<L, O, U>(call) }
 }
@@ -359,24 +197,18 @@ pub(super) unsafe fn copy_lines(job: &CopyJob) {
     unsafe { copy_all::<I64x8, 8>(job) }
 }
 
-fn by_op<L: Line, const U: usize>(op: ReduceOp) -> Kernel {
-    match op {
-        ReduceOp::Sum => entry::<L, Sum, U>,
-        ReduceOp::Prod => entry::<L, Prod, U>,
-        ReduceOp::Min => entry::<L, Min, U>,
-        ReduceOp::Max => entry::<L, Max, U>,
-        ReduceOp::Avg => entry::<L, Avg, U>,
-    }
-}
-
-/// The kernel for one element type and operation.
-pub(in crate::reduce) fn kernel(dtype: DType, op: ReduceOp) -> Kernel {
-    match dtype {
-        DType::F32 => by_op::<F32x16, 4>(op),
-        DType::F64 => by_op::<F64x8, 4>(op),
-        DType::I32 => by_op::<I32x16, 4>(op),
-        DType::I64 => by_op::<I64x8, 4>(op),
-        DType::F16 => by_op::<F16x32, 4>(op),
-        DType::Bf16 => by_op::<Bf16x32, 4>(op),
-    }
+kernels! {
+    entry, bits U8x64, 4;
+    I8: I8x64, I8x64, 4;
+    U8: U8x64, I8x64, 4;
+    I32: I32x16, I32x16, 4;
+    U32: U32x16, I32x16, 4;
+    I64: I64x8, I64x8, 4;
+    U64: U64x8, I64x8, 4;
+    F16: F16x32, F16x32, 4;
+    F32: F32x16, F32x16, 4;
+    F64: F64x8, F64x8, 4;
+    Bf16: Bf16x32, Bf16x32, 4;
+    F8E4M3: F8E4M3x64, F8E4M3x64, 2;
+    F8E5M2: F8E5M2x64, F8E5M2x64, 2;
 }

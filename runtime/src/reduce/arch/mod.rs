@@ -6,6 +6,32 @@ use super::dtype::DType;
 use super::kernel::Kernel;
 use super::op::ReduceOp;
 
+/// The choice of a kernel: a table of lines, from which `entry` makes kernels.
+///
+/// Each row names the line that compares and averages, the one that adds and multiplies, and how many lines a kernel
+/// handles at once. Sums and products of signed integers serve unsigned ones as well.
+macro_rules! kernels {
+    ($entry:ident, bits $bits:ty, $at_once:literal; $($dtype:ident: $line:ty, $ring:ty, $unroll:literal;)*) => {
+        /// The kernel for one element type and operation; bits are combined as bytes.
+        pub(in crate::reduce) fn kernel(dtype: DType, op: ReduceOp) -> Kernel {
+            match (op, dtype) {
+                (ReduceOp::BitAnd, _) => $entry::<$bits, BitAnd, $at_once>,
+                (ReduceOp::BitOr, _) => $entry::<$bits, BitOr, $at_once>,
+                (ReduceOp::BitXor, _) => $entry::<$bits, BitXor, $at_once>,
+                $(
+                    (ReduceOp::Sum, DType::$dtype) => $entry::<$ring, Sum, $unroll>,
+                    (ReduceOp::Prod, DType::$dtype) => $entry::<$ring, Prod, $unroll>,
+                    (ReduceOp::Min, DType::$dtype) => $entry::<$line, Min, $unroll>,
+                    (ReduceOp::Max, DType::$dtype) => $entry::<$line, Max, $unroll>,
+                    (ReduceOp::Avg | ReduceOp::PreMulSum(_), DType::$dtype) => {
+                        $entry::<$line, ScaledSum, $unroll>
+                    }
+                )*
+            }
+        }
+    };
+}
+
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]

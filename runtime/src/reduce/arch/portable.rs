@@ -1,15 +1,18 @@
 //! The portable path: arrays of elements, plain Rust arithmetic.
 
 use crate::reduce::dtype::DType;
+use crate::reduce::fp8::{F8E4M3, F8E5M2};
 use crate::reduce::kernel::{Call, Kernel, fold_all};
-use crate::reduce::line::{Avg, LINE, Line, Max, Min, Op, Prod, Scalar, Sum};
+use crate::reduce::line::{
+    Arith, BitAnd, BitOr, BitXor, Bits, LINE, Line, Max, Min, Op, Prod, ScaledSum, Sum,
+};
 use crate::reduce::op::ReduceOp;
 
 /// One line as an array of its elements; `N * size_of::<T>()` is 64.
 #[derive(Clone, Copy)]
 struct Lanes<T, const N: usize>([T; N]);
 
-impl<T: Scalar, const N: usize> Lanes<T, N> {
+impl<T: Arith, const N: usize> Lanes<T, N> {
     const FILLS_A_LINE: () = assert!(N * size_of::<T>() == LINE);
 
     #[inline(always)]
@@ -21,7 +24,7 @@ impl<T: Scalar, const N: usize> Lanes<T, N> {
     }
 }
 
-impl<T: Scalar, const N: usize> Line for Lanes<T, N> {
+impl<T: Arith, const N: usize> Line for Lanes<T, N> {
     type Elem = T;
     const STREAMS: bool = false;
     const MASKS: bool = false;
@@ -84,29 +87,40 @@ impl<T: Scalar, const N: usize> Line for Lanes<T, N> {
     }
 }
 
-unsafe fn entry<L: Line, O: Op>(call: &Call<'_>) {
+impl Bits for Lanes<u8, 64> {
+    #[inline(always)]
+    unsafe fn and(self, other: Self) -> Self {
+        self.zip(other, |a, b| a & b)
+    }
+
+    #[inline(always)]
+    unsafe fn or(self, other: Self) -> Self {
+        self.zip(other, |a, b| a | b)
+    }
+
+    #[inline(always)]
+    unsafe fn xor(self, other: Self) -> Self {
+        self.zip(other, |a, b| a ^ b)
+    }
+}
+
+unsafe fn entry<L: Line, O: Op<L>, const U: usize>(call: &Call<'_>) {
     // SAFETY: no instruction beyond the build's own; the pointers are the caller's promise.
-    unsafe { fold_all::<L, O, 1>(call) }
+    unsafe { fold_all::<L, O, U>(call) }
 }
 
-fn by_op<L: Line>(op: ReduceOp) -> Kernel {
-    match op {
-        ReduceOp::Sum => entry::<L, Sum>,
-        ReduceOp::Prod => entry::<L, Prod>,
-        ReduceOp::Min => entry::<L, Min>,
-        ReduceOp::Max => entry::<L, Max>,
-        ReduceOp::Avg => entry::<L, Avg>,
-    }
-}
-
-/// The kernel for one element type and operation.
-pub(in crate::reduce) fn kernel(dtype: DType, op: ReduceOp) -> Kernel {
-    match dtype {
-        DType::F32 => by_op::<Lanes<f32, 16>>(op),
-        DType::F64 => by_op::<Lanes<f64, 8>>(op),
-        DType::I32 => by_op::<Lanes<i32, 16>>(op),
-        DType::I64 => by_op::<Lanes<i64, 8>>(op),
-        DType::F16 => by_op::<Lanes<half::f16, 32>>(op),
-        DType::Bf16 => by_op::<Lanes<half::bf16, 32>>(op),
-    }
+kernels! {
+    entry, bits Lanes<u8, 64>, 1;
+    I8: Lanes<i8, 64>, Lanes<i8, 64>, 1;
+    U8: Lanes<u8, 64>, Lanes<i8, 64>, 1;
+    I32: Lanes<i32, 16>, Lanes<i32, 16>, 1;
+    U32: Lanes<u32, 16>, Lanes<i32, 16>, 1;
+    I64: Lanes<i64, 8>, Lanes<i64, 8>, 1;
+    U64: Lanes<u64, 8>, Lanes<i64, 8>, 1;
+    F16: Lanes<half::f16, 32>, Lanes<half::f16, 32>, 1;
+    F32: Lanes<f32, 16>, Lanes<f32, 16>, 1;
+    F64: Lanes<f64, 8>, Lanes<f64, 8>, 1;
+    Bf16: Lanes<half::bf16, 32>, Lanes<half::bf16, 32>, 1;
+    F8E4M3: Lanes<F8E4M3, 64>, Lanes<F8E4M3, 64>, 1;
+    F8E5M2: Lanes<F8E5M2, 64>, Lanes<F8E5M2, 64>, 1;
 }

@@ -4,7 +4,7 @@
 
 use anyhow::{Context, bail};
 use half::{bf16, f16};
-use ringccl::{Communicator, DType, ReduceOp};
+use ringccl::{Communicator, DType, F8E4M3, F8E5M2, ReduceOp};
 
 /// Makes the calls of a list, separated by blanks, on the communicator that each names.
 pub(super) fn make(list: &str, comms: &mut [Communicator]) -> anyhow::Result<()> {
@@ -26,12 +26,18 @@ fn one(call: &str, comm: &mut Communicator) -> anyhow::Result<()> {
         [kind, dtype, by, count] => {
             let count = count.parse().with_context(|| format!("{call}: no count"))?;
             match dtype.parse().with_context(|| format!("{call}: no type"))? {
+                DType::I8 => typed::<i8>(kind, by, count, comm),
+                DType::U8 => typed::<u8>(kind, by, count, comm),
+                DType::I32 => typed::<i32>(kind, by, count, comm),
+                DType::U32 => typed::<u32>(kind, by, count, comm),
+                DType::I64 => typed::<i64>(kind, by, count, comm),
+                DType::U64 => typed::<u64>(kind, by, count, comm),
+                DType::F16 => typed::<f16>(kind, by, count, comm),
                 DType::F32 => typed::<f32>(kind, by, count, comm),
                 DType::F64 => typed::<f64>(kind, by, count, comm),
-                DType::I32 => typed::<i32>(kind, by, count, comm),
-                DType::I64 => typed::<i64>(kind, by, count, comm),
-                DType::F16 => typed::<f16>(kind, by, count, comm),
                 DType::Bf16 => typed::<bf16>(kind, by, count, comm),
+                DType::F8E4M3 => typed::<F8E4M3>(kind, by, count, comm),
+                DType::F8E5M2 => typed::<F8E5M2>(kind, by, count, comm),
             }
         }
         _ => bail!("{call}: not a call"),
