@@ -4,7 +4,7 @@ use super::health::Health;
 use crate::config::Config;
 use crate::error::Error;
 use crate::fail::{self, FailPoint};
-use crate::settings::{CoordinatorAddr, Vars, coordinator, table};
+use crate::settings::{CoordinatorAddr, Vars, coordinator, job_name, table};
 use crate::transport::shm::Shm;
 use coordinator_lite::{Deadlines, Endpoint, Hello, Key, Member, Secret, Server, Session, UniqueId, Welcome};
 use shmring::segment::{Segment, SegmentName, SegmentSpec, remove_stale};
@@ -65,12 +65,15 @@ impl Bootstrap {
         let nranks = table::WORLD_SIZE.require(&vars)?;
         check_ranks(rank, nranks)?;
         let place = place(&vars, rank, Some(nranks))?;
-        let group = format!("env-{}", next(&FROM_ENV));
+        let coordinator = coordinator(&vars)?;
+        // A coordinator that runs already may serve other jobs, whose ranks have the same numbers.
+        let job = coordinator.as_ref().and_then(|_| job_name(&vars).transpose()).transpose()?;
+        let group = job.map_or(String::new(), |job| format!("{job}/")) + &format!("env-{}", next(&FROM_ENV));
         let at = |endpoint, key, server| {
             let is_hosted_by_rank_0 = false;
             Self { endpoint, key, group, rank, nranks, place, is_hosted_by_rank_0, server }
         };
-        if let Some(addr) = coordinator(&vars)? {
+        if let Some(addr) = coordinator {
             let endpoint = match addr {
                 CoordinatorAddr::Unix(path) => Endpoint::unix(path)?,
                 CoordinatorAddr::Tcp(addr) => resolve("RINGCCL_COORDINATOR_ADDR", addr)?.into(),
