@@ -4,10 +4,12 @@
 //! settings    the table with values and origins
 //! machine     what this process may use of the machine
 //! used        what a job of -n ranks would run with
+//! coordinator what the one that the variables name answers
 //! findings    judged from the three: each with its remedy
 //! text        all of it for people; --json has the same
 //! ```
 
+mod coordinator;
 mod findings;
 mod machine;
 mod probe;
@@ -15,14 +17,14 @@ mod settings;
 mod text;
 mod used;
 
+use crate::print::print;
 use crate::run::seconds;
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use findings::{Finding, Level};
 use machine::Machine;
 use ringccl::settings::{Vars, resolve};
 use serde::Serialize;
 use settings::Line;
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -69,15 +71,13 @@ pub(crate) struct Report {
 
 /// Shows the report; the exit code is 1 where something would keep a job from running.
 pub(crate) fn main(args: Args) -> Result<ExitCode> {
-    let out = &mut std::io::stdout().lock();
     if args.markdown {
-        out.write_all(ringccl::settings::page().as_bytes())?;
+        print(&ringccl::settings::page())?;
         return Ok(ExitCode::SUCCESS);
     }
     let report = examine(&args, Vars::of_process());
     let shown = if args.json { serde_json::to_string_pretty(&report)? + "\n" } else { text::render(&report) };
-    out.write_all(shown.as_bytes())?;
-    ensure!(out.flush().is_ok(), "the report could not be printed");
+    print(&shown)?;
     Ok(if report.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -100,6 +100,7 @@ fn examine(args: &Args, mut vars: Vars) -> Report {
     let mut findings = findings::of_settings(&vars, &resolved);
     findings.extend(findings::of_files(&resolved.config, &vars, cluster, args.ranks));
     findings.extend(findings::of_machine(&machine, used.as_ref(), ranks));
+    findings.extend(coordinator::ask(&vars));
     findings.sort_by_key(|finding| finding.level);
     let ok = !findings.iter().any(|finding| finding.level == Level::Error);
     Report { ok, ranks, settings: settings::lines(&vars, ranks), machine, used, findings }

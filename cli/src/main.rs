@@ -4,6 +4,7 @@ mod coordinator;
 mod doctor;
 mod launch;
 mod perf;
+mod print;
 mod run;
 mod topo;
 

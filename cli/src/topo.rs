@@ -1,7 +1,6 @@
 //! `ringccl topo`: cluster files checked and shown, and how the other commands come to theirs.
 
 use std::fmt::Write as _;
-use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -9,6 +8,8 @@ use ::topo::{Cluster, ConfigError, LinkClass, Node};
 use anyhow::{Context, Result};
 use clap::Subcommand;
 use ringccl::settings::Vars;
+
+use crate::print::print;
 
 /// Variables that name a cluster file where no option does; the second is FakeGPU's.
 const CLUSTER_VARIABLES: [&str; 2] = ["RINGCCL_CLUSTER_CONFIG", "FAKEGPU_CLUSTER_CONFIG"];
@@ -52,11 +53,8 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
         Command::Check(_) => format!("{}: ok, {}\n", source.path.display(), counts(&cluster)),
         Command::Show(_) => show(&cluster),
     };
-    match std::io::stdout().write_all(text.as_bytes()) {
-        // Whoever reads us, such as `head`, has seen enough.
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
-        written => written.map(|()| ExitCode::SUCCESS).context("cannot write to standard output"),
-    }
+    print(&text)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// A cluster file and who named it.

@@ -134,7 +134,7 @@ fn a_daemon_answers_shows_its_members_and_ends_when_told() {
     assert_eq!(daemon.wait(), Some(0));
     assert!(!path.exists());
     wait_for("the news", || member.poll() == [Notice::CoordinatorGone]);
-    fails(&["ping", "--listen", &listen], &[], "no coordinator at");
+    fails(&["ping", "--listen", &listen], &[], &format!("no coordinator at {listen}: "));
 }
 
 #[test]

@@ -166,3 +166,48 @@ fn unknown_names_are_warned_about_once_per_process() {
     let warning = "RINGCCL_CHANEL is not a setting: did you mean RINGCCL_CHANNELS?";
     assert_eq!(text(&output.stderr).matches(warning).count(), 3, "{}", text(&output.stderr));
 }
+
+#[test]
+fn a_coordinator_is_asked() {
+    // One that answers is quoted; one that is not there, another secret and a missing one keep a job from running.
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("s");
+    let path = path.to_str().unwrap();
+    let ask = |variables: &[(&str, &str)]| {
+        let output = doctor(&["-n", "2"], variables);
+        assert_eq!(text(&output.stderr), "");
+        (section(&output, "findings").join("\n"), output.status.code())
+    };
+    let at = ("FAKEGPU_COORDINATOR_ADDR", path);
+    let (findings, code) = ask(&[at]);
+    let absent = format!("  error    no coordinator at unix:{path}, which FAKEGPU_COORDINATOR_ADDR names: ");
+    let remedy =
+        format!("start it (ringccl coordinator --listen unix:{path}), or unset FAKEGPU_COORDINATOR_ADDR");
+    assert!(findings.contains(&absent) && findings.contains(&remedy), "{findings}");
+    assert_eq!(code, Some(1));
+
+    let secret = coordinator_lite::Secret::random().unwrap();
+    let hex = secret.to_hex();
+    let open =
+        |endpoint: &str| coordinator_lite::Coordinator::open(&endpoint.parse().unwrap(), secret.clone());
+    let _unix = open(&format!("unix:{path}")).unwrap();
+    let answers =
+        format!("  note     the coordinator at unix:{path} answers: OK ringccl status=ready version=1");
+    let (findings, code) = ask(&[at, ("RINGCCL_SECRET", &hex)]);
+    assert!(findings.contains(&answers) && !findings.contains("--trust-uid"), "{findings}");
+    assert!(findings.contains("a job may meet another one there: set RINGCCL_JOB"), "{findings}");
+    assert_eq!(code, Some(0));
+    let (findings, code) = ask(&[at, ("SLURM_JOB_ID", "5")]);
+    assert!(findings.contains("  note     ranks meet there as job `slurm-5`"), "{findings}");
+    assert!(findings.contains(&answers) && findings.contains("start it with --trust-uid"), "{findings}");
+    assert_eq!(code, Some(0));
+    let (findings, code) = ask(&[at, ("RINGCCL_SECRET", &"ab".repeat(32))]);
+    assert!(findings.contains("  error    wrong secret"), "{findings}");
+    assert_eq!(code, Some(1));
+
+    let tcp = open("tcp:127.0.0.1:0").unwrap();
+    let addr = tcp.endpoint().addr().unwrap().to_string();
+    let (findings, code) = ask(&[("RINGCCL_COORDINATOR_ADDR", &addr)]);
+    assert!(findings.contains("lets no rank in without the secret: set RINGCCL_SECRET"), "{findings}");
+    assert_eq!(code, Some(1));
+}

@@ -26,6 +26,27 @@ fn ranks_are_told_who_they_are() {
 }
 
 #[test]
+fn every_job_has_a_name() {
+    // A random one, the same on all ranks; the user's where there is one, unless the launcher is itself a rank.
+    let names = |variables: &[(&str, &str)]| {
+        let mut command = run(&["-n", "2", "--no-prefix"], "echo $RINGCCL_JOB");
+        command.env_remove("RINGCCL_JOB").env_remove("RANK").envs(variables.iter().copied());
+        let output = output(command);
+        let lines = sorted_lines(&output);
+        assert!(lines.len() == 2 && lines[0] == lines[1], "{lines:?} {}", text(&output.stderr));
+        lines[0].clone()
+    };
+    let (first, second) = (names(&[]), names(&[]));
+    assert!(first.starts_with("run-") && first.len() == 20 && first != second, "{first} {second}");
+    assert_eq!(names(&[("RINGCCL_JOB", "mine")]), "mine");
+    assert!(names(&[("RINGCCL_JOB", "outer"), ("RANK", "0")]).starts_with("run-"));
+    let mut command = run(&["-n", "2"], "true");
+    command.env("RINGCCL_JOB", "a b").env_remove("RANK");
+    let told = text(&output(command).stderr);
+    assert_eq!(told, "ringccl: RINGCCL_JOB=a b: not a name of 1 to 64 letters, digits, `-`, `.` and `_`\n");
+}
+
+#[test]
 fn all_ranks_get_one_port_that_nobody_listens_on() {
     // MASTER_PORT belongs to the user; the rendezvous listens elsewhere.
     let script = "echo $MASTER_PORT ${RINGCCL_RENDEZVOUS#*:}";

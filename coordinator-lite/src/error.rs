@@ -77,9 +77,9 @@ pub enum Error {
     },
     /// Nobody answered at the address until the deadline.
     #[error(
-        "no coordinator at {endpoint} within {}: {cause}; is the launcher (or rank 0) still running, \
-         and is the address right?",
-        seconds(*.waited)
+        "no coordinator at {endpoint}{}: {cause}; does whoever hosts it (the launcher, rank 0 or a daemon) \
+         still run, and is the address right?",
+        within(*.waited)
     )]
     Unreachable {
         /// Endpoint that was tried.
@@ -188,6 +188,11 @@ pub enum Error {
     },
 }
 
+/// ` within 30 s`, or nothing for an answer that came at once.
+fn within(waited: Duration) -> String {
+    if waited < Duration::from_millis(10) { String::new() } else { format!(" within {}", seconds(waited)) }
+}
+
 /// A duration as people say it: `0.25 s`, `30 s`.
 pub(crate) fn seconds(duration: Duration) -> String {
     let text = format!("{:.2}", duration.as_secs_f64());
@@ -204,5 +209,17 @@ mod tests {
         assert_eq!(seconds(Duration::from_millis(250)), "0.25 s");
         assert_eq!(seconds(Duration::from_secs(30)), "30 s");
         assert_eq!(seconds(Duration::ZERO), "0 s");
+    }
+
+    #[test]
+    fn an_answer_at_once_took_no_time() {
+        // A single attempt that is refused says nothing of a time; one that was repeated says how long.
+        let text = |ms| {
+            let endpoint = "unix:/run/none".parse().unwrap();
+            let cause = io::ErrorKind::ConnectionRefused.into();
+            Error::Unreachable { endpoint, waited: Duration::from_millis(ms), cause }.to_string()
+        };
+        assert!(text(1).starts_with("no coordinator at unix:/run/none: connection refused;"), "{}", text(1));
+        assert!(text(1500).starts_with("no coordinator at unix:/run/none within 1.5 s: "), "{}", text(1500));
     }
 }

@@ -28,7 +28,7 @@ pub enum Refusal {
     /// Two processes claim one rank of a group that waits, or of one that is complete and still in use.
     #[error(
         "group `{group}`: rank {rank} joined twice, by process {first_pid} and by process {pid}; \
-         give every process its own RANK"
+         give every process its own RANK, and each of several jobs at one coordinator its own RINGCCL_JOB"
     )]
     DuplicateRank {
         /// Name of the group.
@@ -43,7 +43,7 @@ pub enum Refusal {
     /// Two ranks disagree about the number of ranks.
     #[error(
         "group `{group}`: rank {rank} says {nranks} ranks, rank {first_rank} said {expected}; give \
-         all ranks the same WORLD_SIZE"
+         all ranks the same WORLD_SIZE, and each of several jobs at one coordinator its own RINGCCL_JOB"
     )]
     WorldSize {
         /// Name of the group.

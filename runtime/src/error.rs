@@ -31,8 +31,10 @@ pub enum Error {
     #[error(transparent)]
     Rendezvous(#[from] coordinator_lite::Error),
     /// Rank 0 hosts the rendezvous and does not answer.
-    #[error("rank 0 hosts the rendezvous and has not started, is stopped or has died: {cause}")]
+    #[error("rank 0 hosts the rendezvous (MASTER_ADDR, MASTER_PORT) and {what}")]
     Host {
+        /// What can be told of it from here, with the address, and what to do.
+        what: String,
         /// What was tried.
         cause: coordinator_lite::Error,
     },
@@ -272,6 +274,9 @@ impl Error {
             | Self::EarlyMessages { .. }
             | Self::Mismatch { .. }
             | Self::Order { .. } => ErrorClass::InvalidUsage,
+            Self::Host { cause: coordinator_lite::Error::Silent { .. }, .. } | Self::Timeout { .. } => {
+                ErrorClass::Timeout
+            }
             Self::Rendezvous(_) | Self::Host { .. } | Self::Output { .. } => ErrorClass::System,
             Self::Segment { cause, .. } => match cause {
                 Shm::Exists { .. }
@@ -286,7 +291,6 @@ impl Error {
                 Shm::Corrupt { .. } => ErrorClass::Internal,
             },
             Self::PeerGone { .. } | Self::Aborted { .. } => ErrorClass::Remote,
-            Self::Timeout { .. } => ErrorClass::Timeout,
         }
     }
 }

@@ -1,13 +1,13 @@
 //! Questions to a running coordinator.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use coordinator_lite::messages::{CommStatus, Status};
 
 use super::AskArgs;
+use crate::print;
 
 pub(super) fn ping(args: &AskArgs) -> Result<ExitCode> {
     let line = coordinator_lite::ping(&args.place.endpoint()?, args.timeout)?;
@@ -30,7 +30,7 @@ pub(super) fn shutdown(args: &AskArgs) -> Result<ExitCode> {
 }
 
 fn print(text: &str) -> Result<ExitCode> {
-    std::io::stdout().write_all(text.as_bytes()).context("cannot write to stdout")?;
+    print::print(text)?;
     Ok(ExitCode::SUCCESS)
 }
 

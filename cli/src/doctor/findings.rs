@@ -31,7 +31,7 @@ pub(crate) struct Finding {
 }
 
 impl Finding {
-    fn new(level: Level, what: impl Into<String>, remedy: impl Into<String>) -> Self {
+    pub(super) fn new(level: Level, what: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { level, what: what.into(), remedy: remedy.into() }
     }
 }

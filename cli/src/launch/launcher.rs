@@ -16,7 +16,7 @@ use nix::sys::prctl::set_child_subreaper;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::{Pid, getpid};
-use ringccl::settings::{Vars, coordinator};
+use ringccl::settings::{Vars, coordinator, table};
 
 use super::KEEPER;
 use super::children::{self, Exit};
@@ -101,6 +101,7 @@ fn start_keeper(job: &Job, server: &Server, mask: SigSet) -> Result<(Child, Pipe
         .env("MASTER_PORT", port.to_string())
         .envs(job.env.iter().map(|(name, value)| (name, value)));
     let vars = Vars::of_process();
+    keeper.envs(job_name(&vars)?.map(|name| ("RINGCCL_JOB", name)));
     // Ranks that are sent to a coordinator meet there, by its secret.
     if coordinator(&vars)?.is_none() {
         keeper.env("RINGCCL_RENDEZVOUS", server.local_addr().to_string());
@@ -112,6 +113,17 @@ fn start_keeper(job: &Job, server: &Server, mask: SigSet) -> Result<(Child, Pipe
     unsafe { keeper.pre_exec(move || Ok(mask.thread_set_mask()?)) };
     let keeper = keeper.spawn().context("cannot start the keeper of the ranks; is /proc mounted?")?;
     Ok((keeper, writer))
+}
+
+/// A name of its own for the job, unless the user gave it one. A launcher that is itself a rank of a job, and so has
+/// that one's name, starts another.
+fn job_name(vars: &Vars) -> Result<Option<String>> {
+    if vars.get(table::JOB.name()).is_some() && vars.get(table::RANK.name()).is_none() {
+        table::JOB.get(vars)?;
+        return Ok(None);
+    }
+    // A part of what a secret has is enough to tell jobs apart.
+    Ok(Some(format!("run-{}", &Secret::random()?.to_hex()[..16])))
 }
 
 fn send_orders(control: &mut PipeWriter, orders: &Orders) -> Result<()> {

@@ -1,10 +1,10 @@
 //! Output of `ringccl perf`: nccl-tests' table, or a JSON object per point.
 
 use super::Spec;
+use crate::print::print;
 use anyhow::Result;
 use ringccl::Choice;
 use serde::Serialize;
-use std::io::Write;
 
 /// One measured point.
 #[derive(Clone, Debug)]
@@ -73,7 +73,7 @@ impl<'a> Table<'a> {
 
     fn print(&self, text: &str) -> Result<()> {
         if self.prints {
-            writeln!(std::io::stdout().lock(), "{text}")?;
+            print(&format!("{text}\n"))?;
         }
         Ok(())
     }

@@ -40,6 +40,12 @@ impl Job {
         Self { child: command.spawn().unwrap() }
     }
 
+    /// A job of which only stderr is of interest; its output goes to `stdout`.
+    pub(crate) fn start_into(mut command: Command, stdout: impl Into<Stdio>) -> Self {
+        command.stdout(stdout).stderr(Stdio::piped());
+        Self { child: command.spawn().unwrap() }
+    }
+
     pub(crate) fn pid(&self) -> i32 {
         self.child.id() as i32
     }
@@ -48,14 +54,13 @@ impl Job {
         kill(Pid::from_raw(self.pid()), signal).unwrap();
     }
 
-    /// Everything that the job printed and how it ended, within the deadline.
+    /// Everything that the job printed, as far as it was piped, and how it ended, within the deadline.
     pub(crate) fn finish(mut self) -> Output {
-        let mut stdout = self.child.stdout.take().unwrap();
-        let mut stderr = self.child.stderr.take().unwrap();
-        let out = thread::spawn(move || read_all(&mut stdout));
-        let err = thread::spawn(move || read_all(&mut stderr));
+        let out = self.child.stdout.take().map(|mut from| thread::spawn(move || read_all(&mut from)));
+        let err = self.child.stderr.take().map(|mut from| thread::spawn(move || read_all(&mut from)));
         let status = self.wait();
-        Output { status, stdout: out.join().unwrap(), stderr: err.join().unwrap() }
+        let [stdout, stderr] = [out, err].map(|reader| reader.map_or_else(Vec::new, |r| r.join().unwrap()));
+        Output { status, stdout, stderr }
     }
 
     /// How the job ended, within the deadline.

@@ -4,10 +4,13 @@ use super::health::Health;
 use crate::config::Config;
 use crate::error::Error;
 use crate::fail::{self, FailPoint};
-use crate::settings::{CoordinatorAddr, Vars, coordinator, table};
+use crate::settings::{CoordinatorAddr, Vars, coordinator, job_name, table};
 use crate::transport::shm::Shm;
-use coordinator_lite::{Deadlines, Endpoint, Hello, Key, Member, Secret, Server, Session, UniqueId, Welcome};
+use coordinator_lite::{
+    Deadlines, Endpoint, Hello, Key, Listening, Member, Secret, Server, Session, UniqueId, Welcome,
+};
 use shmring::segment::{Segment, SegmentName, SegmentSpec, remove_stale};
+use std::io::ErrorKind;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -65,12 +68,15 @@ impl Bootstrap {
         let nranks = table::WORLD_SIZE.require(&vars)?;
         check_ranks(rank, nranks)?;
         let place = place(&vars, rank, Some(nranks))?;
-        let group = format!("env-{}", next(&FROM_ENV));
+        let coordinator = coordinator(&vars)?;
+        // A coordinator that runs already may serve other jobs, whose ranks have the same numbers.
+        let job = coordinator.as_ref().and_then(|_| job_name(&vars).transpose()).transpose()?;
+        let group = job.map_or(String::new(), |job| format!("{job}/")) + &format!("env-{}", next(&FROM_ENV));
         let at = |endpoint, key, server| {
             let is_hosted_by_rank_0 = false;
             Self { endpoint, key, group, rank, nranks, place, is_hosted_by_rank_0, server }
         };
-        if let Some(addr) = coordinator(&vars)? {
+        if let Some(addr) = coordinator {
             let endpoint = match addr {
                 CoordinatorAddr::Unix(path) => Endpoint::unix(path)?,
                 CoordinatorAddr::Tcp(addr) => resolve("RINGCCL_COORDINATOR_ADDR", addr)?.into(),
@@ -156,9 +162,46 @@ impl Bootstrap {
 /// The error for a rendezvous that cannot be had: if rank 0 hosts it, that rank is the one to look at.
 fn unreachable_host(cause: coordinator_lite::Error, is_rank_0: bool) -> Error {
     use coordinator_lite::Error::{Lost, Silent, Unreachable};
-    match cause {
-        Lost { .. } | Silent { .. } | Unreachable { .. } if is_rank_0 => Error::Host { cause },
-        _ => cause.into(),
+    if !is_rank_0 {
+        return cause.into();
+    }
+    let longer =
+        "raise RINGCCL_CONNECT_TIMEOUT_MS (not above RINGCCL_JOIN_TIMEOUT_MS) if it only needs longer";
+    let seconds = |waited: &Duration| format!("{:.1} s", waited.as_secs_f64());
+    let what = match &cause {
+        Unreachable { endpoint, waited, cause } if cause.kind() == ErrorKind::ConnectionRefused => format!(
+            "nobody has listened at {endpoint} for {}: it has not started yet or has ended, which look the same from \
+             here; start it or see what it printed last, compare both variables on all ranks, and {longer}",
+            seconds(waited)
+        ),
+        Unreachable { endpoint, waited, cause } => {
+            let (waited, who) = (seconds(waited), listener_of(endpoint));
+            format!("has taken no connection at {endpoint} for {waited} ({cause}): {who}; {longer}")
+        }
+        Silent { endpoint, waited } => {
+            let (waited, who) = (seconds(waited), listener_of(endpoint));
+            format!(
+                "has not answered at {endpoint} for {waited} although the connection was taken: {who}; {longer}"
+            )
+        }
+        Lost { .. } => format!("has died: {cause}"),
+        _ => return cause.into(),
+    };
+    Error::Host { what, cause }
+}
+
+/// What can be said of the process that listens at `endpoint` and does not answer.
+fn listener_of(endpoint: &Endpoint) -> String {
+    match endpoint.addr().and_then(coordinator_lite::listening) {
+        Some(Listening { pid, is_stopped: true }) => {
+            format!("its process {pid} is stopped: send it SIGCONT, or look who stopped it")
+        }
+        Some(Listening { pid, .. }) => {
+            format!(
+                "process {pid} listens there, is not stopped, and hangs or is another program: look at it"
+            )
+        }
+        None => "it is stopped or hangs, or another program listens there (`ss -ltnp`)".into(),
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! env       the process environment            the only file that reads it
-//! form      text -> value, with the range      nccl, coordinator: syntaxes of others
+//! form      text -> value, with the range      nccl, coordinator, job: syntaxes of others
 //! setting   names, precedence, what to say     table: one entry per setting
 //! collect   values -> Config                   contradictions, all problems at once
 //! page      table -> docs/settings.md
@@ -22,6 +22,7 @@ mod collect;
 mod coordinator;
 mod env;
 mod form;
+mod job;
 mod nccl;
 mod near;
 mod page;
@@ -34,6 +35,7 @@ pub use collect::{Resolved, resolve};
 pub use coordinator::{CoordinatorAddr, coordinator};
 pub use env::Vars;
 pub use form::{Form, Reading, shown};
+pub use job::job_name;
 pub use page::page;
 pub use setting::{About, Describe, Found, Group, Level, Ranks, Setting, Unset, level};
 pub(crate) use unknown::announce;

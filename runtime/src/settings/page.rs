@@ -80,7 +80,9 @@ Read by `Config::from_env` (`runtime/src/settings/collect.rs`).
         "
 ## Of joining
 
-Read by `Communicator::from_env` (`runtime/src/comm/init.rs`). `ringccl run` sets all of them but the coordinator's.
+Read by `Communicator::from_env` (`runtime/src/comm/init.rs`). `ringccl run` sets all of them but the coordinator's and
+those of other launchers; `RINGCCL_JOB` it sets to something random unless it is set already. What the job is called
+matters only at a coordinator (`docs/coordinator.md`).
 
 ",
         "",

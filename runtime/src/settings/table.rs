@@ -2,6 +2,7 @@
 
 use super::coordinator::{Address, CoordinatorAddr};
 use super::form::{FailText, File, Fitted, Number, OneOf, Switch, Text};
+use super::job::{JobName, Label, RunId};
 use super::nccl::{self, Protocols};
 use super::setting::{About, Describe, Group, Name, Ranks, Setting, Unset};
 use crate::config::{Bind, default_chunk};
@@ -27,6 +28,7 @@ const fn about(group: Group, default: &'static str, what: &'static str, reader: 
 
 const CONFIG: &str = "runtime/src/settings/collect.rs";
 const INIT: &str = "runtime/src/comm/init.rs";
+const JOB_NAME: &str = "runtime/src/settings/job.rs";
 
 /// One line for each setting: what is to be said of it, then its variables with their forms, those that count most
 /// first, each perhaps with what is different under that name.
@@ -173,6 +175,30 @@ settings! {
     COORDINATOR_TRANSPORT: CoordinatorTransport = about(Group::Joining, "by the address",
         "how the coordinator is reached; must fit the address", INIT),
         ["RINGCCL_COORDINATOR_TRANSPORT" TRANSPORTS; "FAKEGPU_COORDINATOR_TRANSPORT" TRANSPORTS];
+    /// Name of the job.
+    JOB: String = about(Group::Joining, "the launcher's",
+        "name of this job at a coordinator that several jobs share; each needs its own", JOB_NAME),
+        ["RINGCCL_JOB" JobName];
+    /// torchrun's name of the job.
+    RUN_ID: String = about(Group::Joining, "not set",
+        "torchrun's name of the job (`--rdzv-id`), which counts where `RINGCCL_JOB` is not set", JOB_NAME),
+        ["TORCHELASTIC_RUN_ID" RunId];
+    /// Slurm's number of the job.
+    SLURM_JOB: String = about(Group::Joining, "not set",
+        "Slurm's number of the job, the same where the line above is not set", JOB_NAME),
+        ["SLURM_JOB_ID" Label];
+    /// Slurm's number of the step.
+    SLURM_STEP: String = about(Group::Joining, "not set",
+        "number of the step in that job, a part of the name", JOB_NAME),
+        ["SLURM_STEP_ID" Label];
+    /// PMIx's name of the job.
+    PMIX_NAMESPACE: String = about(Group::Joining, "not set",
+        "an MPI launcher's name of the job, where nothing above is set", JOB_NAME),
+        ["PMIX_NAMESPACE" Label];
+    /// Open MPI's number of the job.
+    PRTE_JOB: String = about(Group::Joining, "not set",
+        "Open MPI's number of the job, where nothing above is set", JOB_NAME),
+        ["OMPI_MCA_ess_base_jobid" Label];
 
     /// Where the report goes.
     REPORT: PathBuf = about(Group::Output, "no report",

@@ -122,6 +122,10 @@ const INVALID: &[Row] = &[
     (&[("RANK", "first")], "RANK=first: not a whole number from 0 to 1048576"),
     (&[("WORLD_SIZE", "1048577")], "WORLD_SIZE=1048577: not a whole number from 0 to 1048576"),
     (&[("LOCAL_RANK", "-1")], "LOCAL_RANK=-1: not a whole number from 0 to 1048576"),
+    (
+        &[("RINGCCL_JOB", "my job")],
+        "RINGCCL_JOB=my job: not a name of 1 to 64 letters, digits, `-`, `.` and `_`",
+    ),
     (&[("MASTER_PORT", "65536")], "MASTER_PORT=65536: not a whole number from 0 to 65535"),
     (
         &[("FAKEGPU_COORDINATOR_ADDR", "run/c.sock")],
