@@ -137,6 +137,58 @@ pub enum Error {
         /// The operation.
         seqno: u64,
     },
+    /// A rank has revoked the communicator: nothing can be called on it any more but shrink, finalize and drop.
+    #[error(
+        "rank {by} has revoked this communicator; rank {rank} was at operation {seqno}; shrink it, with nobody excluded \
+         if all ranks are well, or make a new one"
+    )]
+    Revoked {
+        /// The rank that revoked it.
+        by: u32,
+        /// The rank that says so.
+        rank: u32,
+        /// The operation.
+        seqno: u64,
+    },
+    /// The arguments by which a communicator was to be made from another one are wrong; that one can go on.
+    #[error("rank {rank}, {call}: {what}")]
+    Membership {
+        /// The calling rank.
+        rank: u32,
+        /// What was called.
+        call: &'static str,
+        /// What is wrong, with the values.
+        what: String,
+    },
+    /// Ranks that make a communicator together make different ones.
+    #[error(
+        "{call} on rank {rank}: rank {other} makes another communicator; all members must make the same call, and \
+         shrink with the same list of excluded ranks"
+    )]
+    Disagreement {
+        /// The rank that says so.
+        rank: u32,
+        /// What it called.
+        call: &'static str,
+        /// The rank that called something else.
+        other: u32,
+    },
+    /// A rank with which this one was to make a communicator has given up.
+    #[error("{call} on rank {rank}: rank {other} has given up, see its message")]
+    GivenUp {
+        /// The rank that says so.
+        rank: u32,
+        /// What it called.
+        call: &'static str,
+        /// The rank that has given up.
+        other: u32,
+    },
+    /// Joining was cancelled by this rank's program.
+    #[error("rank {rank}: joining was cancelled")]
+    Cancelled {
+        /// The rank.
+        rank: u32,
+    },
     /// A report or trace could not be written.
     #[error("cannot write {what} `{path}`: {cause}")]
     Output {
@@ -219,10 +271,15 @@ impl Error {
     pub fn class(&self) -> ErrorClass {
         use shmring::Error as Shm;
         match self {
-            Self::Setting { .. } | Self::MissingSetting { .. } | Self::Cluster(_) | Self::Argument { .. } => {
-                ErrorClass::InvalidArgument
-            }
-            Self::OtherHost { .. }
+            Self::Setting { .. }
+            | Self::MissingSetting { .. }
+            | Self::Cluster(_)
+            | Self::Argument { .. }
+            | Self::Membership { .. } => ErrorClass::InvalidArgument,
+            Self::Revoked { .. }
+            | Self::Disagreement { .. }
+            | Self::Cancelled { .. }
+            | Self::OtherHost { .. }
             | Self::StreamEnded { .. }
             | Self::Mismatch { .. }
             | Self::Order { .. } => ErrorClass::InvalidUsage,
@@ -239,7 +296,7 @@ impl Error {
                 }
                 Shm::Corrupt { .. } => ErrorClass::Internal,
             },
-            Self::PeerGone { .. } | Self::Aborted { .. } => ErrorClass::Remote,
+            Self::PeerGone { .. } | Self::Aborted { .. } | Self::GivenUp { .. } => ErrorClass::Remote,
             Self::Timeout { .. } => ErrorClass::Timeout,
         }
     }

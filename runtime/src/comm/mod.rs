@@ -1,19 +1,29 @@
 //! Communicators: a rank's handle on its group, with blocking collectives.
 
 mod abort;
+mod birth;
 mod calls;
 mod clash;
 mod descriptor;
+mod grow;
 mod health;
 mod init;
+mod joining;
 mod order;
 mod peers;
+mod processes;
 mod registry;
+mod roll;
 mod run;
+mod seats;
+mod shrink;
+mod split;
 mod standing;
 mod vigil;
 
 pub use abort::AbortHandle;
+pub use joining::Joining;
+pub use shrink::Shrink;
 
 use crate::config::{Bind, Config};
 use crate::error::{Error, Stage};
@@ -23,7 +33,8 @@ use crate::plan::{Choice, Limits};
 use crate::report::{self, Tally};
 use crate::transport::shm::Shm;
 use crate::{sched, trace};
-use coordinator_lite::{Secret, Server, UniqueId};
+use birth::Lineage;
+use coordinator_lite::{Cancel, Secret, Server, UniqueId};
 use health::Health;
 use init::{Bootstrap, Joined};
 use registry::Entry;
@@ -69,6 +80,8 @@ pub struct Communicator {
     entry: Arc<Entry>,
     /// The thread that used this communicator last.
     thread: u64,
+    /// For communicators that are made from this one.
+    lineage: Lineage,
 }
 
 /// A rendezvous hosted by this process, and the id by which others join it.
@@ -114,18 +127,25 @@ impl Communicator {
         Self::join(Bootstrap::from_id(id, rank, nranks)?, config)
     }
 
-    fn join(mut bootstrap: Bootstrap, config: Config) -> Result<Self, Error> {
+    fn join(bootstrap: Bootstrap, config: Config) -> Result<Self, Error> {
+        let comm = Self::join_unless(bootstrap, config, None)?;
+        comm.claim_core(comm.lineage.cores);
+        Ok(comm)
+    }
+
+    /// Joins, unless that is cancelled meanwhile; on whatever thread.
+    fn join_unless(mut bootstrap: Bootstrap, config: Config, cancel: Option<&Cancel>) -> Result<Self, Error> {
         let server = bootstrap.server.take();
         let (rank, nranks) = (bootstrap.rank, bootstrap.nranks);
-        let joined = bootstrap.join(&config)?;
+        let joined = bootstrap.join(&config, cancel)?;
         let cores = usable_cores(); // before binding, which leaves one
         let mut comm = Self::assemble(joined, config, rank, nranks, cores);
-        comm.claim_core(cores);
         fail::at(&mut comm.fail, fail::INIT_BARRIER);
         if let Err(error) = comm.wait_for_all() {
             comm.health.let_cause_go_first(&error);
             return Err(error);
         }
+        comm.health.has_met();
         fail::at(&mut comm.fail, fail::INIT_DONE);
         drop(server);
         comm.tally.publish(comm.shm.segment.member_record(rank), &WaitStats::default(), [0; 3]);
@@ -171,6 +191,7 @@ impl Communicator {
             fail: joined.fail,
             entry,
             thread: registry::thread(),
+            lineage: Lineage::new(cores, nranks),
         }
     }
 
@@ -263,7 +284,11 @@ impl Communicator {
         // A root has sent and gone on: this is its last chance to learn that others called something else.
         // ORDERING: Relaxed; the barrier publishes it.
         self.record().words[health::HISTORY_WORD].store(self.history, Ordering::Relaxed);
-        let together = self.barrier().and_then(|()| self.health.compare_all(&self.shm.segment, self.seqno));
+        // Nobody comes to a barrier of a communicator that was revoked, and its operations have told why.
+        let together = match self.async_error() {
+            Some(Error::Revoked { .. }) => Ok(()),
+            _ => self.barrier().and_then(|()| self.health.compare_all(&self.shm.segment, self.seqno)),
+        };
         fail::at(&mut self.fail, fail::FINALIZE_MET);
         let about = report::About { job: self.job, communicators: self.number, transport: self.transport };
         let report = match &self.config.report {
