@@ -64,7 +64,7 @@ pub enum Error {
         /// What is wrong, with the values.
         what: String,
     },
-    /// The arguments of a call that is no collective are wrong; nothing was done and the communicator can go on.
+    /// The arguments of a call that is no collective are wrong; the communicator can go on.
     #[error("rank {rank}, {call}: {what}")]
     Call {
         /// The calling rank.
@@ -163,6 +163,48 @@ pub enum Error {
         letter: String,
         /// Bytes that are kept at most.
         limit: usize,
+    },
+    /// A rank has revoked the communicator: nothing can be called on it any more but shrink, finalize and drop.
+    #[error(
+        "rank {by} has revoked this communicator; rank {rank} was at operation {seqno}; shrink it, with nobody excluded \
+         if all ranks are well, or make a new one"
+    )]
+    Revoked {
+        /// The rank that revoked it.
+        by: u32,
+        /// The rank that says so.
+        rank: u32,
+        /// The operation.
+        seqno: u64,
+    },
+    /// Ranks that make a communicator together make different ones.
+    #[error(
+        "{call} on rank {rank}: rank {other} makes another communicator; all members must make the same call, and \
+         shrink with the same list of excluded ranks"
+    )]
+    Disagreement {
+        /// The rank that says so.
+        rank: u32,
+        /// What it called.
+        call: &'static str,
+        /// The rank that called something else.
+        other: u32,
+    },
+    /// A rank with which this one was to make a communicator has given up.
+    #[error("{call} on rank {rank}: rank {other} has given up, see its message")]
+    GivenUp {
+        /// The rank that says so.
+        rank: u32,
+        /// What it called.
+        call: &'static str,
+        /// The rank that has given up.
+        other: u32,
+    },
+    /// Joining was cancelled by this rank's program.
+    #[error("rank {rank}: joining was cancelled")]
+    Cancelled {
+        /// The rank.
+        rank: u32,
     },
     /// A report or trace could not be written.
     #[error("cannot write {what} `{path}`: {cause}")]
@@ -269,7 +311,10 @@ impl Error {
             | Self::Argument { .. }
             | Self::Call { .. }
             | Self::GroupRefused { .. } => ErrorClass::InvalidArgument,
-            Self::OtherHost { .. }
+            Self::Revoked { .. }
+            | Self::Disagreement { .. }
+            | Self::Cancelled { .. }
+            | Self::OtherHost { .. }
             | Self::StreamEnded { .. }
             | Self::EarlyMessages { .. }
             | Self::Mismatch { .. }
@@ -290,7 +335,7 @@ impl Error {
                 }
                 Shm::Corrupt { .. } => ErrorClass::Internal,
             },
-            Self::PeerGone { .. } | Self::Aborted { .. } => ErrorClass::Remote,
+            Self::PeerGone { .. } | Self::Aborted { .. } | Self::GivenUp { .. } => ErrorClass::Remote,
         }
     }
 }

@@ -1,17 +1,25 @@
 //! Communicators: a rank's handle on its group, with blocking collectives.
 
 mod abort;
+mod birth;
 mod calls;
 mod clash;
 mod descriptor;
 mod engine;
+mod grow;
 mod health;
 mod init;
+mod joining;
 mod order;
 mod peers;
 mod point_to_point;
+mod processes;
 mod registry;
+mod roll;
+mod seats;
 mod shared;
+mod shrink;
+mod split;
 mod standing;
 mod watch;
 
@@ -19,6 +27,8 @@ pub use abort::AbortHandle;
 pub(crate) use engine::Begun;
 pub(crate) use shared::Shared;
 pub(crate) use watch::{Duty, Watch};
+pub use joining::Joining;
+pub use shrink::Shrink;
 
 use crate::config::{Bind, Config};
 use crate::error::{Error, Stage};
@@ -29,8 +39,10 @@ use crate::plan::{Call, Choice};
 use crate::report;
 use crate::task::{CollectiveTask, Task, drive};
 use crate::{sched, trace};
-use coordinator_lite::{Secret, Server, UniqueId};
+use birth::Lineage;
+use coordinator_lite::{Cancel, Secret, Server, UniqueId};
 use engine::Engine;
+use health::Health;
 use init::{Bootstrap, Joined};
 use shmring::Protocol;
 use shmring::doorbell::Awaits;
@@ -59,6 +71,8 @@ pub struct Communicator {
     number: u64,
     /// The thread that used this communicator last.
     thread: u64,
+    /// For communicators that are made from this one.
+    lineage: Lineage,
 }
 
 /// A rendezvous hosted by this process, and the id by which others join it.
@@ -104,27 +118,36 @@ impl Communicator {
         Self::join(Bootstrap::from_id(id, rank, nranks)?, config)
     }
 
-    fn join(mut bootstrap: Bootstrap, config: Config) -> Result<Self, Error> {
+    fn join(bootstrap: Bootstrap, config: Config) -> Result<Self, Error> {
+        let comm = Self::join_unless(bootstrap, config, None)?;
+        comm.claim_core(comm.lineage.cores);
+        Ok(comm)
+    }
+
+    /// Joins, unless that is cancelled meanwhile; on whatever thread.
+    fn join_unless(mut bootstrap: Bootstrap, config: Config, cancel: Option<&Cancel>) -> Result<Self, Error> {
         let server = bootstrap.server.take();
         let (rank, nranks) = (bootstrap.rank, bootstrap.nranks);
-        let joined = bootstrap.join(&config)?;
+        let joined = bootstrap.join(&config, cancel)?;
         let cores = usable_cores(); // before binding, which leaves one
         let mut comm = Self::assemble(joined, config, rank, nranks, cores);
-        comm.meet(cores)?;
+        comm.meet_with(|error, _| error)?;
         drop(server);
         Ok(comm)
     }
 
-    /// Waits for the others to attach, as the last step of joining them.
-    fn meet(&mut self, cores: usize) -> Result<(), Error> {
-        self.claim_core(cores);
+    /// Waits for the others to attach, as the last step of joining them; `tell` puts an error in the caller's words.
+    fn meet_with(&mut self, tell: impl FnOnce(Error, &Health) -> Error) -> Result<(), Error> {
         let shared = Arc::clone(&self.shared);
         let engine = self.engine()?;
         fail::at(&mut engine.fail, fail::INIT_BARRIER);
         if let Err(error) = wait_for_all(&shared, &mut engine.waiter) {
-            shared.health().let_cause_go_first(&error);
+            let mut health = shared.health();
+            let error = tell(error, &health);
+            health.let_cause_go_first(&error);
             return Err(error);
         }
+        shared.health().has_met();
         fail::at(&mut engine.fail, fail::INIT_DONE);
         engine.tally.publish(shared.record(), &WaitStats::default(), [0; 3]);
         Ok(())
@@ -154,8 +177,8 @@ impl Communicator {
         let (mail, posts) = Mail::new(rank, nranks);
         let health = Mutex::new(health);
         let shared = Shared { segment, rank, nranks, job, config, engine, mail, health, entry };
-        let thread = registry::thread();
-        Self { shared: Arc::new(shared), calls, posts, transport, number, thread }
+        let (thread, lineage) = (registry::thread(), Lineage::new(cores, nranks));
+        Self { shared: Arc::new(shared), calls, posts, transport, number, thread, lineage }
     }
 
     /// Tells the scheduler what the calling thread is: the one that communicates.
@@ -307,10 +330,12 @@ impl Communicator {
         fail::at(&mut engine.fail, fail::FINALIZE_BEGIN);
         engine.finalizing = true;
         engine.tell_all(&shared);
-        let met = self.barrier();
+        // Nobody comes to a barrier of a communicator that was revoked, and its operations have told why.
+        let is_revoked = matches!(self.async_error(), Some(Error::Revoked { .. }));
+        let met = if is_revoked { Ok(()) } else { self.barrier() };
         let about = report::About { job: shared.job, communicators: self.number, transport: self.transport };
         let engine = self.engine()?;
-        let together = met.and_then(|()| engine.compare_all(&shared));
+        let together = met.and_then(|()| if is_revoked { Ok(()) } else { engine.compare_all(&shared) });
         fail::at(&mut engine.fail, fail::FINALIZE_MET);
         let report = match &shared.config.report {
             Some(path) if shared.rank == 0 => {

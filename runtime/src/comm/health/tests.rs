@@ -121,6 +121,7 @@ fn words_are_read_back() {
         | Verdict::Failed(rank)
         | Verdict::Aborted(rank)
         | Verdict::Mismatch(rank)
+        | Verdict::Revoked(rank)
         | Verdict::Order(rank)) = Verdict::from_word(word, 64);
         assert!(rank < 64, "{word:#x}");
     }
