@@ -212,7 +212,9 @@ impl Communicator {
     /// Runs one collective to its end.
     ///
     /// # Safety
-    /// - `input` is readable and `output` writable for the call's bytes; they are equal or do not overlap.
+    /// - `input` is readable and `output` writable for the elements that `Call::buffers` says.
+    /// - They do not overlap, or the call is in place: both are equal, for a kind whose buffers are alike; or the buffer
+    ///   that holds one block is that block of the one that holds all, at this rank's place.
     #[inline]
     unsafe fn run(&mut self, call: Call, input: *const u8, output: *mut u8) -> Result<(), Error> {
         self.take();
