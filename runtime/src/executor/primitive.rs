@@ -261,24 +261,23 @@ impl Context<'_> {
     /// Copies own data, but for what is left out, scaled if the operation wants it.
     unsafe fn copy_own(&self, own: Own, dsts: &[Dst]) {
         // SAFETY: in each call the caller's contract; the parts lie one after the other in the message.
-        match own {
-            Own::Span { span, hole } if hole.len == 0 => unsafe { self.copy_part(span, 0, dsts) },
-            Own::Span { span, hole } => {
-                let before = Span::new(span.at, hole.at - span.at);
-                let behind = Span::new(hole.end(), span.end() - hole.end());
-                unsafe {
-                    self.copy_part(before, 0, dsts);
+        unsafe {
+            match own {
+                Own::Span { span, hole } if hole.len == 0 => self.copy_part(span, 0, dsts),
+                Own::Span { span, hole } => {
+                    let behind = Span::new(hole.end(), span.end() - hole.end());
+                    self.copy_part(Span::new(span.at, hole.at - span.at), 0, dsts);
                     self.copy_part(behind, behind.at - span.at, dsts);
                 }
-            }
-            Own::Blocks(Stretch { span, first, end }) => {
-                let mut at = 0;
-                for rank in first..end {
-                    let part = self.operation.plan.call.place(span, rank);
-                    if rank != self.rank {
-                        unsafe { self.copy_part(part, at, dsts) };
+                Own::Blocks(Stretch { span, first, end }) => {
+                    let mut at = 0;
+                    for rank in first..end {
+                        let part = self.operation.plan.call.place(span, rank);
+                        if rank != self.rank {
+                            self.copy_part(part, at, dsts);
+                        }
+                        at += part.len;
                     }
-                    at += part.len;
                 }
             }
         }

@@ -25,7 +25,11 @@ pub(super) fn all_gather(cut: Cut<'_>, index: u64) -> Option<Prim> {
     Some(match phase {
         0 if iteration < count => {
             let own = cut.chunk(iteration, cut.rank);
-            if own.len == 0 { Prim::NOTHING } else { Prim::copy_send(Send::Fan, cut.alone(own)).into(own) }
+            if own.len == 0 {
+                Prim::NOTHING
+            } else {
+                Prim::copy_send(Send::Fan, cut.alone(own)).stored_at(own)
+            }
         }
         1.. if iteration > 0 => {
             // Each rank starts with its successor, so that not all read from the same one at once.

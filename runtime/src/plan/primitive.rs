@@ -134,7 +134,7 @@ impl Prim {
     }
 
     /// The same, stored at `dst` of the output.
-    pub(crate) fn into(self, dst: Span) -> Self {
+    pub(crate) fn stored_at(self, dst: Span) -> Self {
         Self { dst: Some(dst), ..self }
     }
 }

@@ -34,18 +34,18 @@ pub(super) struct Seat {
 }
 
 impl Seat {
-    fn to_next(self) -> Send {
+    fn next(self) -> Send {
         Send::Pair((self.rank + 1) % self.nranks)
     }
 
-    fn from_prev(self) -> Recv {
+    fn prev(self) -> Recv {
         Recv::Pair((self.rank + self.nranks - 1) % self.nranks)
     }
 }
 
 pub(super) fn all_reduce(span: Span, chunk: usize, index: u64, seat: Seat, grain: usize) -> Option<Prim> {
     let (rank, n) = (seat.rank as usize, seat.nranks as usize);
-    let (to, from) = (seat.to_next(), seat.from_prev());
+    let (to, from) = (seat.next(), seat.prev());
     let per_stride = 2 * n - 1;
     let (stride, phase) = ((index / per_stride as u64) as usize, (index % per_stride as u64) as usize);
     let at = stride.saturating_mul(n * chunk);
@@ -71,9 +71,9 @@ pub(super) fn reduce_scatter(cut: Cut<'_>, index: u64) -> Option<Prim> {
     }
     let block = cut.chunk(chunk, cut.behind(phase + 1));
     Some(match phase {
-        0 => Prim::send(seat.to_next(), block),
-        p if p < n - 1 => Prim::recv_reduce_send(seat.from_prev(), block, seat.to_next()),
-        _ => Prim::recv_reduce_copy(seat.from_prev(), block).into(cut.alone(block)),
+        0 => Prim::send(seat.next(), block),
+        p if p < n - 1 => Prim::recv_reduce_send(seat.prev(), block, seat.next()),
+        _ => Prim::recv_reduce_copy(seat.prev(), block).stored_at(cut.alone(block)),
     })
 }
 
@@ -85,9 +85,9 @@ pub(super) fn all_gather(cut: Cut<'_>, index: u64) -> Option<Prim> {
     }
     let block = cut.chunk(chunk, cut.behind(phase));
     Some(match phase {
-        0 => Prim::copy_send(seat.to_next(), cut.alone(block)).into(block),
-        p if p < n - 1 => Prim::recv_copy_send(seat.from_prev(), block, seat.to_next()),
-        _ => Prim::recv(seat.from_prev(), block),
+        0 => Prim::copy_send(seat.next(), cut.alone(block)).stored_at(block),
+        p if p < n - 1 => Prim::recv_copy_send(seat.prev(), block, seat.next()),
+        _ => Prim::recv(seat.prev(), block),
     })
 }
 
@@ -97,11 +97,11 @@ pub(super) fn reduce(chunks: Chunks, index: u64, seat: Seat, root: u32) -> Optio
     }
     let span = chunks.get(index);
     Some(if seat.rank == root {
-        Prim::recv_reduce_copy(seat.from_prev(), span)
+        Prim::recv_reduce_copy(seat.prev(), span)
     } else if seat.rank == (root + 1) % seat.nranks {
-        Prim::send(seat.to_next(), span)
+        Prim::send(seat.next(), span)
     } else {
-        Prim::recv_reduce_send(seat.from_prev(), span, seat.to_next())
+        Prim::recv_reduce_send(seat.prev(), span, seat.next())
     })
 }
 
@@ -111,10 +111,10 @@ pub(super) fn broadcast(chunks: Chunks, index: u64, seat: Seat, root: u32) -> Op
     }
     let span = chunks.get(index);
     Some(if seat.rank == root {
-        Prim::copy_send(seat.to_next(), span)
+        Prim::copy_send(seat.next(), span)
     } else if (seat.rank + 1) % seat.nranks == root {
-        Prim::recv(seat.from_prev(), span)
+        Prim::recv(seat.prev(), span)
     } else {
-        Prim::recv_copy_send(seat.from_prev(), span, seat.to_next())
+        Prim::recv_copy_send(seat.prev(), span, seat.next())
     })
 }

@@ -37,7 +37,9 @@ pub(super) fn reduce_scatter(cut: Cut<'_>, index: u64) -> Option<Prim> {
             let stretch = cut.stretch(iteration - 1);
             let share = cut.share(stretch, cut.rank);
             let own = Span::new(cut.call.place(stretch.span, cut.rank).at, share.part.len);
-            Prim::recv_reduce_copy(Recv::All, own).out_of(share.message, share.part.at).into(cut.alone(own))
+            Prim::recv_reduce_copy(Recv::All, own)
+                .out_of(share.message, share.part.at)
+                .stored_at(cut.alone(own))
         }
         _ => Prim::NOTHING,
     })

@@ -56,7 +56,7 @@ struct Machine {
 impl Machine {
     fn new(plan: Plan, rank: u32, n: u32, place: Place) -> Self {
         let (input_len, output_len) = plan.call.buffers(rank, n);
-        let block = plan.call.kind.has_blocks().then(|| plan.call.block(rank).at).unwrap_or(0);
+        let block = if plan.call.kind.has_blocks() { plan.call.block(rank).at } else { 0 };
         let (input, output, len) = match place {
             Place::Apart => (0, input_len, input_len + output_len),
             // The shorter buffer is the own block of the longer one.
