@@ -1,5 +1,6 @@
 //! `ringccl perf`: time and check a collective over a range of sizes, with nccl-tests' options and columns.
 
+mod layout;
 mod measure;
 mod pattern;
 mod sizes;
@@ -8,19 +9,19 @@ mod table;
 use crate::launch::{self, Job};
 use crate::run::place;
 use anyhow::{Context, Result, bail, ensure};
-use ringccl::{DType, ReduceOp};
+use layout::KINDS;
+use ringccl::{DType, Kind, ReduceOp};
 use std::process::ExitCode;
 use std::str::FromStr;
 
 /// Most ranks of one host.
 const RANKS_MAX: u32 = shmring::layout::MAX_MEMBERS;
-/// What can be measured.
-const KINDS: [&str; 3] = ["all_reduce", "broadcast", "barrier"];
 
 /// Options of `ringccl perf`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Args {
-    /// Collective: all_reduce, broadcast, barrier
+    /// Collective: all_reduce, broadcast, reduce, all_gather, reduce_scatter, all_to_all, gather, scatter, all_gather_v,
+    /// reduce_scatter_v, barrier
     kind: String,
     /// Number of ranks, 1 to 1024
     #[arg(short = 'n', long = "ranks", default_value = "2", allow_hyphen_values = true)]
@@ -43,7 +44,7 @@ pub(crate) struct Args {
     /// Reduction: sum, prod, max, min, avg; of integers also band, bor, bxor
     #[arg(short = 'o', long = "op", default_value = "sum")]
     op: String,
-    /// Root rank of a broadcast
+    /// Root rank of broadcast, reduce, gather, scatter
     #[arg(short = 'r', long = "root", default_value_t = 0)]
     root: u32,
     /// Check every element on every rank: 1 or 0
@@ -69,12 +70,11 @@ pub(crate) struct Args {
 /// What is measured, after all options have been checked.
 #[derive(Clone, Debug)]
 pub(crate) struct Spec {
-    kind: &'static str,
+    kind: Kind,
     ranks: u32,
     sizes: Vec<u64>,
     dtype: DType,
     op: ReduceOp,
-    root: u32,
     check: bool,
     warmup: u32,
     iters: u32,
@@ -105,8 +105,8 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
 
 impl Spec {
     fn new(args: &Args) -> Result<Self> {
-        let Some(kind) = KINDS.into_iter().find(|kind| *kind == args.kind) else {
-            bail!("unknown collective `{}`; use one of {}", args.kind, KINDS.join(", "));
+        let Some(kind) = KINDS.into_iter().find(|kind| kind.name() == args.kind) else {
+            bail!("unknown collective `{}`; use one of {}", args.kind, KINDS.map(Kind::name).join(", "));
         };
         let ranks = match args.ranks.parse::<u32>() {
             Ok(ranks) if (1..=RANKS_MAX).contains(&ranks) => ranks,
@@ -117,14 +117,14 @@ impl Spec {
         let op = ReduceOp::from_str(&args.op).map_err(|e| anyhow::anyhow!("-o {}: {e}", args.op))?;
         op.check(dtype).map_err(|e| anyhow::anyhow!("-o {}: {e}", args.op))?;
         ensure!(args.root < ranks, "-r {}: the root is a rank below {ranks}", args.root);
-        let sizes = if kind == "barrier" { vec![0] } else { sizes::list(args, dtype)? };
+        let kind = layout::with_root(kind, args.root);
+        let sizes = if kind == Kind::Barrier { vec![0] } else { sizes::list(args, dtype)? };
         Ok(Self {
             kind,
             ranks,
             sizes,
             dtype,
             op,
-            root: args.root,
             check: args.check == 1,
             warmup: args.warmup,
             iters: args.iters,
@@ -132,13 +132,8 @@ impl Spec {
         })
     }
 
-    /// Whether the collective reduces.
-    fn reduces(&self) -> bool {
-        self.kind == "all_reduce"
-    }
-
     /// Name of the reduction in tables, as nccl-tests prints it.
     fn redop(&self) -> &'static str {
-        if self.reduces() { self.op.name() } else { "none" }
+        if self.kind.reduces() { self.op.name() } else { "none" }
     }
 }

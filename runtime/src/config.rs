@@ -156,7 +156,7 @@ impl Config {
     /// As [`Config::staging_bytes`].
     pub fn choice(&self, nranks: u32, bytes: usize) -> Result<Choice, Error> {
         let limits = Shm::limits(&self.geometry(nranks)?);
-        let call = Call { kind: Kind::AllReduce, count: bytes / 2, dtype: DType::F16, op: ReduceOp::Sum };
+        let call = Call::new(Kind::AllReduce, bytes / 2, DType::F16, ReduceOp::Sum);
         Ok(select(&call, self, &limits))
     }
 

@@ -1,6 +1,5 @@
 //! Errors of communicators.
 
-use crate::plan::Kind;
 use std::time::Duration;
 
 /// Why a communicator could not be made, or an operation not be done.
@@ -55,18 +54,8 @@ pub enum Error {
         cause: shmring::Error,
     },
     /// The arguments of a call are wrong; nothing was done and the communicator can go on.
-    #[error("rank {rank}, {}: {what}", kind.name())]
-    Argument {
-        /// The calling rank.
-        rank: u32,
-        /// The collective.
-        kind: Kind,
-        /// What is wrong, with the values.
-        what: String,
-    },
-    /// The arguments of a call that is no collective are wrong; the communicator can go on.
     #[error("rank {rank}, {call}: {what}")]
-    Call {
+    Argument {
         /// The calling rank.
         rank: u32,
         /// The call.
@@ -309,7 +298,6 @@ impl Error {
             | Self::MissingSetting { .. }
             | Self::Cluster(_)
             | Self::Argument { .. }
-            | Self::Call { .. }
             | Self::GroupRefused { .. } => ErrorClass::InvalidArgument,
             Self::Revoked { .. }
             | Self::Disagreement { .. }

@@ -198,7 +198,7 @@ impl<'a> Group<'a> {
         input: *const u8,
         output: *mut u8,
     ) -> Result<&mut Self, Error> {
-        let bytes = call.as_ref().map_or(0, Call::bytes);
+        let bytes = call.as_ref().map_or(0, |call| call.bytes(comm.nranks() as u32));
         // SAFETY: the caller's contract.
         let task = call.and_then(|call| unsafe { comm.task(call, Buffers { input, output }) });
         self.add(task, bytes)

@@ -4,7 +4,7 @@
 //! machine's monotonic clock, so that the ranks' files line up. Open them in Perfetto or `chrome://tracing`.
 
 use crate::error::Error;
-use crate::plan::{Call, Choice};
+use crate::plan::{Choice, Kind};
 use crate::settings::{Vars, table};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -99,16 +99,22 @@ pub(crate) fn begin() -> Option<Begun> {
 
 /// Records a collective that has ended.
 #[inline]
-pub(crate) fn end_operation(begun: Option<Begun>, call: &Call, seqno: u64, choice: Option<Choice>) {
+pub(crate) fn end_operation(
+    begun: Option<Begun>,
+    kind: Kind,
+    bytes: usize,
+    seqno: u64,
+    choice: Option<Choice>,
+) {
     if let (Some(begun), Some(trace)) = (begun, trace()) {
         let args = Args {
             seqno,
-            bytes: call.bytes(),
+            bytes,
             algo: choice.map(|c| c.algorithm.name()),
             proto: choice.map(|c| c.protocol.name()),
             channels: choice.map(|c| c.channels),
         };
-        record(trace, call.kind.name().into(), &begun, Some(args));
+        record(trace, kind.name().into(), &begun, Some(args));
     }
 }
 

@@ -83,7 +83,7 @@ fn shrink_compares_the_lists() {
         let rank = world.rank();
         for bad in [vec![rank], vec![5], vec![(rank + 1) % 5, (rank + 1) % 5]] {
             let error = world.shrink(&bad, Shrink::Keep).unwrap_err();
-            assert!(matches!(error, Error::Call { .. }), "{error}");
+            assert!(matches!(error, Error::Argument { .. }), "{error}");
         }
         if rank == 4 {
             return;
@@ -131,7 +131,7 @@ fn grow_takes_newcomers() {
                 assert!(error.contains("ranks [] have made an id"), "{error}");
                 if rank == 1 {
                     to_newcomers.send(comm.growth_id().unwrap()).unwrap();
-                    assert!(matches!(comm.growth_id(), Err(Error::Call { .. })));
+                    assert!(matches!(comm.growth_id(), Err(Error::Argument { .. })));
                 }
                 let error = comm.grow(3 + rank).unwrap_err().to_string();
                 assert!(error.contains("ranks, rank "), "{error}");

@@ -24,7 +24,7 @@ const fn case(odd: &'static str, others: &'static str, told: [&'static str; 3], 
 
 const X: &str = "all_reduce/float/sum/8";
 /// The barrier before the calls is operation 1.
-const CASES: [Case; 26] = [
+const CASES: [Case; 45] = [
     // Kind.
     case("barrier", X, ["called barrier", "called all_reduce of 8 x float, sum", "the calls differ"], 2),
     case(
@@ -73,6 +73,72 @@ const CASES: [Case; 26] = [
     // Root.
     case("broadcast/float/1/8", "broadcast/float/0/8", ["from rank 0", "from rank 1", "root "], 2),
     case("broadcast/float/0/90000", "broadcast/float/1/90000", ["from rank 0", "from rank 1", "root "], 2),
+    // Other kinds with the same fields, and each field of those that have blocks or a root.
+    case(
+        "all_gather/float/-/8",
+        X,
+        ["all_gather of 8 x float per rank", "all_reduce of 8", "calls differ"],
+        2,
+    ),
+    case(
+        "reduce_scatter/float/sum/8",
+        X,
+        ["reduce_scatter of 8 x float per rank, sum", "all_reduce of 8", "differ"],
+        2,
+    ),
+    case(
+        "gather/float/1/8",
+        "scatter/float/1/8",
+        ["per rank to rank 1", "per rank from rank 1", "calls differ"],
+        2,
+    ),
+    case("all_gather/float/-/9", "all_gather/float/-/8", ["8 x float", "9 x float", "count "], 2),
+    case("all_gather/int32/-/70000", "all_gather/float/-/70000", ["x float", "x int32", "type "], 2),
+    case(
+        "reduce_scatter/float/max/8",
+        "reduce_scatter/float/sum/8",
+        ["rank, max", "rank, sum", "reduction "],
+        2,
+    ),
+    case(
+        "reduce_scatter/half/sum/90000",
+        "reduce_scatter/half/sum/8",
+        ["8 x half", "90000 x half", "count "],
+        2,
+    ),
+    case(
+        "all_to_all/float/-/9",
+        "all_to_all/float/-/8",
+        ["8 x float per pair", "9 x float per pair", "count "],
+        2,
+    ),
+    case("all_to_all/int64/-/30000", "all_to_all/double/-/30000", ["x int64", "x double", "type "], 2),
+    case("reduce/float/sum:1/8", "reduce/float/sum:0/8", ["sum to rank 0", "sum to rank 1", "root "], 2),
+    case("reduce/float/min:0/8", "reduce/float/sum:0/8", ["min to rank 0", "sum to rank 0", "reduction "], 2),
+    case("reduce/float/sum:1/300000", "reduce/float/sum:0/300000", ["to rank 0", "to rank 1", "root "], 2),
+    case("gather/float/0/9", "gather/float/0/8", ["8 x float per", "9 x float per", "count "], 2),
+    case("gather/float/1/90000", "gather/float/0/90000", ["to rank 0", "to rank 1", "root "], 2),
+    case("scatter/float/1/8", "scatter/float/0/8", ["from rank 0", "from rank 1", "root "], 2),
+    case("scatter/half/0/40000", "scatter/bfloat16/0/40000", ["x half", "x bfloat16", "type "], 2),
+    // Uneven counts with the same sum, and with another one.
+    case(
+        "all_gather_v/float/1/8",
+        "all_gather_v/float/0/8",
+        ["in all, counts #", "all_gather_v", "counts of the ranks differ"],
+        2,
+    ),
+    case(
+        "all_gather_v/float/0/9",
+        "all_gather_v/float/0/8",
+        ["sum of the counts ", "all_gather_v", "counts of the ranks"],
+        2,
+    ),
+    case(
+        "reduce_scatter_v/float/sum:1/9000",
+        "reduce_scatter_v/float/sum:0/9000",
+        ["in all, counts #", "sum", "counts of the ranks differ"],
+        2,
+    ),
     // A call that is missing, and one that is made twice.
     case(
         "barrier",
@@ -177,7 +243,9 @@ fn orders_of_communicators() {
 #[test]
 fn equal_calls_match() {
     let calls = "barrier all_reduce/float/sum/8 2:broadcast/half/1/9 broadcast/int64/0/0 all_reduce/double/avg/0 \
-                 2:all_reduce/int32/max/70000 broadcast/bfloat16/1/300000 2:barrier barrier";
+                 2:all_reduce/int32/max/70000 broadcast/bfloat16/1/300000 2:barrier reduce/float/sum:2/9 \
+                 all_gather/half/-/70 2:reduce_scatter/int32/max/7000 all_to_all/float/-/8 gather/double/1/100 \
+                 2:scatter/float/0/30000 all_gather_v/float/2/5 reduce_scatter_v/int64/min:1/500 barrier";
     for ended in ends(3, calls, calls) {
         ended.assert_done();
     }

@@ -5,13 +5,14 @@
 //! batched, so that reading the clock does not count.
 
 use super::Spec;
+use super::layout::Layout;
 use super::pattern::{Pattern, Shape, Value};
 use super::table::{Point, Table};
 use anyhow::{Context, Result};
 use half::{bf16, f16};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
-use ringccl::{Communicator, DType, F8E4M3, F8E5M2, ReduceOp};
+use ringccl::{Communicator, DType, F8E4M3, F8E5M2, Kind, ReduceOp};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -67,7 +68,8 @@ fn run<T: Value>(spec: &Spec, comm: &mut Communicator, init_ms: f64) -> Result<u
     for &bytes in &spec.sizes {
         let count = bytes as usize / size_of::<T>();
         let mut bench = Bench::<T>::new(spec, comm, count)?;
-        let outcomes = if spec.kind == "barrier" {
+        let (bytes, count) = ((bench.layout.elements * size_of::<T>()) as u64, bench.layout.count);
+        let outcomes = if spec.kind == Kind::Barrier {
             vec![bench.point(false)?]
         } else {
             vec![bench.point(false)?, bench.point(true)?]
@@ -82,6 +84,7 @@ fn run<T: Value>(spec: &Spec, comm: &mut Communicator, init_ms: f64) -> Result<u
 struct Bench<'a, T> {
     spec: &'a Spec,
     comm: &'a mut Communicator,
+    layout: Layout,
     pattern: Pattern<T>,
     send: Vec<T>,
     recv: Vec<T>,
@@ -97,20 +100,60 @@ fn buffer<T: Value>(count: usize) -> Result<Vec<T>> {
 
 impl<'a, T: Value> Bench<'a, T> {
     fn new(spec: &'a Spec, comm: &'a mut Communicator, count: usize) -> Result<Self> {
-        let root = (!spec.reduces()).then_some(u64::from(spec.root));
-        let shape = Shape { op: spec.op, ranks: u64::from(spec.ranks), root };
+        let shape = Shape { op: spec.op, ranks: u64::from(spec.ranks), reduces: spec.kind.reduces() };
         let pattern = Pattern::new(shape, comm.rank() as u64);
-        Ok(Self { spec, comm, pattern, send: buffer(count)?, recv: buffer(count)? })
+        let layout = Layout::new(spec.kind, comm.nranks(), comm.rank(), count);
+        let (mut send, mut recv) = (layout.send, layout.recv);
+        // In place the larger one has all, see `whole`.
+        if send > recv {
+            send = layout.in_place()
+        } else {
+            recv = layout.in_place()
+        }
+        Ok(Self { spec, comm, pattern, send: buffer(send)?, recv: buffer(recv)?, layout })
+    }
+
+    /// Whether the buffer of a call in place, the larger one, is that of the input.
+    fn in_send(&self) -> bool {
+        self.layout.send > self.layout.recv
+    }
+
+    /// The buffer of a call in place.
+    fn whole(&mut self) -> &mut [T] {
+        if self.in_send() { &mut self.send } else { &mut self.recv }
     }
 
     fn operation(&mut self, in_place: bool) -> Result<()> {
-        let (root, op) = (self.spec.root as usize, self.spec.op);
-        match (self.spec.kind, in_place) {
-            ("all_reduce", false) => self.comm.all_reduce(&self.send, &mut self.recv, op)?,
-            ("all_reduce", true) => self.comm.all_reduce_in_place(&mut self.recv, op)?,
-            ("broadcast", false) => self.comm.broadcast_from(&self.send, &mut self.recv, root)?,
-            ("broadcast", true) => self.comm.broadcast(&mut self.recv, root)?,
-            _ => self.comm.barrier()?,
+        let (send, recv) = if in_place {
+            let [input, output] = self.layout.places;
+            let all = self.whole();
+            assert!(input <= all.len() && output <= all.len());
+            let all = all.as_mut_ptr();
+            // SAFETY: both places lie inside the buffer, or at its end, see above.
+            unsafe { (all.add(input).cast_const(), all.add(output)) }
+        } else {
+            (self.send.as_ptr(), self.recv.as_mut_ptr())
+        };
+        let (send, recv) = (send.cast(), recv.cast());
+        let Layout { count, ref counts, .. } = self.layout;
+        let (comm, dtype, op) = (&mut *self.comm, T::DTYPE, self.spec.op);
+        let root = self.spec.kind.root().unwrap_or(0) as usize;
+        // SAFETY: in each call the buffers have the elements of the layout, which knows what the collective reads and
+        // writes; they are apart, or in place where NCCL's definition says.
+        unsafe {
+            match self.spec.kind {
+                Kind::AllReduce => comm.all_reduce_raw(send, recv, count, dtype, op)?,
+                Kind::Broadcast { .. } => comm.broadcast_raw(send, recv, count, dtype, root)?,
+                Kind::Reduce { .. } => comm.reduce_raw(send, recv, count, dtype, op, root)?,
+                Kind::AllGather => comm.all_gather_raw(send, recv, count, dtype)?,
+                Kind::ReduceScatter => comm.reduce_scatter_raw(send, recv, count, dtype, op)?,
+                Kind::AllToAll => comm.all_to_all_raw(send, recv, count, dtype)?,
+                Kind::Gather { .. } => comm.gather_raw(send, recv, count, dtype, root)?,
+                Kind::Scatter { .. } => comm.scatter_raw(send, recv, count, dtype, root)?,
+                Kind::AllGatherV => comm.all_gather_v_raw(send, recv, counts, dtype)?,
+                Kind::ReduceScatterV => comm.reduce_scatter_v_raw(send, recv, counts, dtype, op)?,
+                Kind::Barrier => comm.barrier()?,
+            }
         }
         Ok(())
     }
@@ -121,6 +164,9 @@ impl<'a, T: Value> Bench<'a, T> {
         self.send.fill(T::from_whole(1));
         let neutral = if self.spec.op == ReduceOp::Sum { 0 } else { 1 };
         self.recv.fill(T::from_whole(neutral));
+        if in_place {
+            self.whole().fill(T::from_whole(neutral));
+        }
         for _ in 0..self.spec.warmup {
             self.operation(in_place)?;
         }
@@ -163,18 +209,22 @@ impl<'a, T: Value> Bench<'a, T> {
         if !self.spec.check {
             return Ok(None);
         }
-        self.pattern.fill(&mut self.send);
-        if in_place {
-            self.pattern.fill(&mut self.recv);
-        } else {
-            self.recv.fill(T::from_whole(0));
-        }
+        let Layout { send, recv, places: [input, output], .. } = self.layout;
+        // What the operation must write is something else before it.
+        self.recv.fill(T::from_whole(0));
+        self.send.fill(T::from_whole(0));
+        let in_send = !in_place || self.in_send();
+        let from = if in_place { input } else { 0 };
+        let buffer = if in_send { &mut self.send } else { &mut self.recv };
+        self.pattern.fill(&mut buffer[from..from + send]);
         self.operation(in_place)?;
-        let moves = self.spec.kind != "barrier";
-        let mut wrong = if moves { self.pattern.wrong(&self.recv) } else { 0 };
-        if moves && !in_place {
-            wrong += self.pattern.changed(&self.send);
-        }
+        let (pattern, parts) = (&self.pattern, &self.layout.parts);
+        let wrong = if in_place {
+            let whole = if self.in_send() { &self.send } else { &self.recv };
+            pattern.wrong(&whole[output..output + recv], parts)
+        } else {
+            pattern.wrong(&self.recv[..recv], parts) + pattern.changed(&self.send[..send])
+        };
         let mut total = [wrong as i64];
         self.comm.all_reduce_in_place(&mut total, ReduceOp::Sum)?;
         Ok(Some(total[0].cast_unsigned()))

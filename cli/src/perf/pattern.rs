@@ -1,5 +1,6 @@
 //! Inputs whose results are exact in every type, and the check of results.
 
+use super::layout::{Part, Source};
 use half::{bf16, f16};
 use ringccl::{Element, F8E4M3, F8E5M2, ReduceOp};
 use std::cmp::Ordering;
@@ -40,12 +41,13 @@ values! {
 /// misplaced data shows.
 const PERIOD: usize = 8191;
 
-/// What the ranks hold, and what comes out, for one element type; made once and looked up.
+/// What the ranks hold, and what comes out, for one element type.
 #[derive(Clone, Debug)]
 pub(super) struct Pattern<T> {
+    shape: Shape,
+    /// This rank's, made once and looked up.
     input: Vec<T>,
-    expected: Vec<f64>,
-    /// By how much of itself a right result may be off; 0 where it is exact.
+    /// By how much of itself a right reduction may be off; 0 where it is exact.
     slack: f64,
 }
 
@@ -54,8 +56,8 @@ pub(super) struct Pattern<T> {
 pub(super) struct Shape {
     pub(super) op: ReduceOp,
     pub(super) ranks: u64,
-    /// The rank whose data arrives, where nothing is reduced.
-    pub(super) root: Option<u64>,
+    /// Whether data is reduced, or arrives as it was sent.
+    pub(super) reduces: bool,
 }
 
 impl Shape {
@@ -63,11 +65,11 @@ impl Shape {
     fn input<T: Value>(&self, rank: u64, i: u64) -> u64 {
         let mixed = i.wrapping_mul(2_654_435_761) ^ rank.wrapping_mul(40_503);
         let hash = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
-        match (self.op, self.root) {
+        match self.op {
             // One rank holds 2 or 3, the others 1, so that products stay small.
-            (ReduceOp::Prod, None) if (i + rank).is_multiple_of(self.ranks) => 2 + i % 2,
-            (ReduceOp::Prod, None) => 1,
-            (_, Some(_)) => hash % T::EXACT.min(1024),
+            ReduceOp::Prod if self.reduces && (i + rank).is_multiple_of(self.ranks) => 2 + i % 2,
+            ReduceOp::Prod if self.reduces => 1,
+            _ if !self.reduces => hash % T::EXACT.min(1024),
             // Sums over all ranks stay exact; where 0 and 1 are too much for that, only every so many ranks hold a 1.
             _ if T::EXACT / self.ranks < 2 => {
                 let apart = self.ranks.div_ceil(T::EXACT - 1);
@@ -77,9 +79,9 @@ impl Shape {
         }
     }
 
-    fn expected<T: Value>(&self, i: u64) -> f64 {
-        if let Some(root) = self.root {
-            return self.input::<T>(root, i) as f64;
+    fn expected<T: Value>(&self, source: Source, i: u64) -> f64 {
+        if let Source::Rank(rank) = source {
+            return self.input::<T>(rank, i) as f64;
         }
         let all = (0..self.ranks).map(|rank| self.input::<T>(rank, i));
         match self.op {
@@ -104,13 +106,12 @@ fn is_integer<T: Value>() -> bool {
 impl<T: Value> Pattern<T> {
     /// The data of `rank`.
     pub(super) fn new(shape: Shape, rank: u64) -> Self {
-        let indices = 0..PERIOD as u64;
         // Floats multiply each input by 1/n before adding, which rounds once per rank and once per sum.
-        let rounds = shape.op == ReduceOp::Avg && shape.root.is_none() && !is_integer::<T>();
+        let rounds = shape.op == ReduceOp::Avg && shape.reduces && !is_integer::<T>();
         let rounds = rounds && !shape.ranks.is_power_of_two();
         Self {
-            input: indices.clone().map(|i| T::from_whole(shape.input::<T>(rank, i))).collect(),
-            expected: indices.map(|i| shape.expected::<T>(i)).collect(),
+            shape,
+            input: (0..PERIOD as u64).map(|i| T::from_whole(shape.input::<T>(rank, i))).collect(),
             slack: if rounds { 2.0 * shape.ranks as f64 / T::EXACT as f64 } else { 0.0 },
         }
     }
@@ -123,13 +124,22 @@ impl<T: Value> Pattern<T> {
     }
 
     /// How many elements of a result are wrong.
-    pub(super) fn wrong(&self, result: &[T]) -> u64 {
+    pub(super) fn wrong(&self, result: &[T], parts: &[Part]) -> u64 {
+        parts.iter().map(|part| self.wrong_part(&result[part.at.clone()], part)).sum()
+    }
+
+    fn wrong_part(&self, result: &[T], part: &Part) -> u64 {
+        // Inputs repeat, so results do.
+        let index = |i: usize| ((part.first + i) % PERIOD) as u64;
+        let expected: Vec<f64> =
+            (0..result.len().min(PERIOD)).map(|i| self.shape.expected::<T>(part.source, index(i))).collect();
+        let slack = if part.source == Source::All { self.slack } else { 0.0 };
         let is_wrong = |(found, right): &(&T, &f64)| {
             // Written so that a NaN is wrong.
             let off = (found.to_f64() - **right).abs();
-            !matches!(off.partial_cmp(&(**right * self.slack)), Some(Ordering::Less | Ordering::Equal))
+            !matches!(off.partial_cmp(&(**right * slack)), Some(Ordering::Less | Ordering::Equal))
         };
-        let count = |part: &[T]| part.iter().zip(&self.expected).filter(is_wrong).count() as u64;
+        let count = |part: &[T]| part.iter().zip(&expected).filter(is_wrong).count() as u64;
         result.chunks(PERIOD).map(count).sum()
     }
 
@@ -148,7 +158,8 @@ mod tests {
     #[test]
     fn wrong_elements_are_counted() {
         for op in ReduceOp::BUILTIN {
-            let shape = Shape { op, ranks: 4, root: None };
+            let shape = Shape { op, ranks: 4, reduces: true };
+            let parts = [Part { at: 0..100, source: Source::All, first: 0 }];
             let pattern = Pattern::<f32>::new(shape, 0);
             let mut inputs = [[0f32; 100]; 4];
             for (rank, input) in inputs.iter_mut().enumerate() {
@@ -167,10 +178,10 @@ mod tests {
                     }
                 })
                 .collect();
-            assert_eq!(pattern.wrong(&result), 0, "{op:?}");
+            assert_eq!(pattern.wrong(&result, &parts), 0, "{op:?}");
             result[3] += 1.0;
             result[99] = f32::NAN;
-            assert_eq!(pattern.wrong(&result), 2, "{op:?}");
+            assert_eq!(pattern.wrong(&result, &parts), 2, "{op:?}");
         }
     }
 
@@ -197,19 +208,22 @@ mod tests {
     #[test]
     fn misplaced_data_shows() {
         fn check<T: Value>() {
-            let shape = Shape { op: ReduceOp::Sum, ranks: 64, root: Some(3) };
+            let shape = Shape { op: ReduceOp::Sum, ranks: 64, reduces: false };
             let mut right = vec![T::from_whole(0); 3 * PERIOD];
             Pattern::<T>::new(shape, 3).fill(&mut right);
+            let parts = [Part { at: 0..right.len(), source: Source::Rank(3), first: 0 }];
             let pattern = Pattern::<T>::new(shape, 0);
-            assert_eq!(pattern.wrong(&right), 0);
+            assert_eq!(pattern.wrong(&right, &parts), 0);
+            let tail = [Part { at: 0..right.len() - 100, source: Source::Rank(3), first: 100 }];
+            assert_eq!(pattern.wrong(&right[100..], &tail), 0);
             for shift in [1, 64, 4096, 32_768 % right.len()] {
                 let mut shifted = right.clone();
                 shifted.rotate_left(shift);
-                assert!(pattern.wrong(&shifted) > PERIOD as u64 / 4, "{:?} by {shift}", T::DTYPE);
+                assert!(pattern.wrong(&shifted, &parts) > PERIOD as u64 / 4, "{:?} by {shift}", T::DTYPE);
             }
             let mut others = right.clone();
             Pattern::<T>::new(shape, 4).fill(&mut others);
-            assert!(pattern.wrong(&others) > PERIOD as u64 / 4, "{:?}", T::DTYPE);
+            assert!(pattern.wrong(&others, &parts) > PERIOD as u64 / 4, "{:?}", T::DTYPE);
         }
         check::<i8>();
         check::<u8>();

@@ -50,13 +50,14 @@ pub(super) fn list(args: &Args, dtype: DType) -> Result<Vec<u64>> {
 pub(super) fn ensure_memory(spec: &Spec) -> Result<()> {
     let largest = spec.sizes.last().copied().unwrap_or(0);
     // Send and receive buffer; in place uses one of them.
-    let needed = 2 * largest * u64::from(spec.ranks);
+    let each = super::layout::memory(spec.kind, spec.ranks, largest);
+    let needed = each * u64::from(spec.ranks);
     let Some(available) = available_bytes() else { return Ok(()) };
     ensure!(
         needed <= available,
-        "{} ranks x {largest} bytes x 2 buffers = {needed} bytes, but {available} are available; use at most -e {}M",
+        "{} ranks x {each} bytes of buffers = {needed} bytes, but {available} are available; use at most -e {}M",
         spec.ranks,
-        (available / 2 / u64::from(spec.ranks)) >> 20,
+        (u128::from(largest) * u128::from(available) / u128::from(needed)) >> 20,
     );
     Ok(())
 }

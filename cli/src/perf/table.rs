@@ -1,6 +1,7 @@
 //! Output of `ringccl perf`: nccl-tests' table, or a JSON object per point.
 
 use super::Spec;
+use super::layout::bus_factor;
 use crate::print::print;
 use anyhow::Result;
 use ringccl::Choice;
@@ -85,7 +86,7 @@ impl<'a> Table<'a> {
         let s = self.spec;
         self.print(&format!(
             "# {} nranks {} warmup iters: {} iters: {} validation: {} (median of the slowest rank, us)",
-            s.kind,
+            s.kind.name(),
             s.ranks,
             s.warmup,
             s.iters,
@@ -118,7 +119,7 @@ impl<'a> Table<'a> {
             }
             return Ok(());
         }
-        let root = if self.spec.kind == "broadcast" { i64::from(self.spec.root) } else { -1 };
+        let root = self.spec.kind.root().map_or(-1, i64::from);
         let mut text = format!(
             "{bytes:>12} {count:>11} {:>8} {:>6} {root:>5}",
             self.spec.dtype.name(),
@@ -131,16 +132,15 @@ impl<'a> Table<'a> {
         self.print(&text)
     }
 
-    /// Bytes over time, and that times what a ring sends per byte, as nccl-tests defines them.
+    /// Bytes over time, and that times the part that must cross a link, as nccl-tests defines them.
     fn bandwidths(&self, bytes: u64, point: &Point) -> (f64, f64) {
         let alg = bytes as f64 / point.time_us / 1e3;
-        let n = f64::from(self.spec.ranks);
-        (alg, if self.spec.reduces() { alg * 2.0 * (n - 1.0) / n } else { alg })
+        (alg, alg * bus_factor(self.spec.kind, self.spec.ranks))
     }
 
     fn json(&self, bytes: u64, point: &Point, (alg, bus): (f64, f64)) -> Result<String> {
         Ok(serde_json::to_string(&Line {
-            kind: self.spec.kind,
+            kind: self.spec.kind.name(),
             ranks: self.spec.ranks,
             bytes,
             dtype: self.spec.dtype.name(),

@@ -163,7 +163,7 @@ fn in_parents_words(error: Error, roll: &Roll, health: &Health) -> Error {
             }
         },
         Error::Segment { rank, cause } => Error::Segment { rank: of(rank), cause },
-        Error::Call { rank, what, .. } => Error::Call { rank: of(rank), call: roll.call(), what },
+        Error::Argument { rank, what, .. } => Error::Argument { rank: of(rank), call: roll.call(), what },
         other => other,
     }
 }

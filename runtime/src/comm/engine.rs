@@ -45,6 +45,8 @@ struct Running {
     buffers: Buffers,
     stamp: Stamp,
     trace: Option<trace::Begun>,
+    /// The input, where it is the output and the plan would overwrite what it has not read.
+    _copy: Option<Box<[u8]>>,
     /// Whether its call has been entered in the journal.
     announced: bool,
 }
@@ -109,7 +111,7 @@ impl Engine {
     pub(crate) unsafe fn run(&mut self, shared: &Shared, call: Call, buffers: Buffers) -> Result<(), Error> {
         // SAFETY: the caller's contract.
         unsafe {
-            if self.begin(shared, call, buffers)? == Begun::Running {
+            if self.begin(shared, &call, buffers)? == Begun::Running {
                 let outcome = self.drive(shared);
                 if let Err(error) = outcome {
                     return Err(shared.give_up(error, self.seqno));
@@ -132,7 +134,7 @@ impl Engine {
     pub(crate) unsafe fn begin(
         &mut self,
         shared: &Shared,
-        call: Call,
+        call: &Call,
         buffers: Buffers,
     ) -> Result<Begun, Error> {
         let word = shared.aborted();
@@ -146,10 +148,12 @@ impl Engine {
         let is_empty = call.count == 0 && call.kind != Kind::Barrier;
         if shared.nranks > 1 && !is_empty {
             let prepared = self.prepare(shared, call);
-            let (mixed, choice, channels) = (prepared.mixed, prepared.plan.choice, prepared.plan.channels());
+            let plan = &prepared.plan;
+            let (mixed, choice, channels, wires) = (prepared.mixed, plan.choice, plan.channels(), plan.wires);
+            let in_place = plan.works_in_place();
             self.remember(mixed);
             fail::at(&mut self.fail, fail::OP_CALLED);
-            if let Err(error) = self.shm.connect(choice.algorithm, choice.protocol, channels) {
+            if let Err(error) = self.shm.connect(&wires, choice.protocol, channels) {
                 return Err(shared.give_up(error, self.seqno));
             }
             let lines = if choice.protocol == Protocol::Simple { 0 } else { choice.chunk_bytes };
@@ -158,19 +162,26 @@ impl Engine {
             }
             self.watch.begin();
             let stamp = descriptor::stamp(mixed, self.seqno);
-            self.running = Some(Running { buffers, stamp, trace, announced: false });
+            let (mut buffers, mut copy) = (buffers, None);
+            if !in_place && buffers.input == buffers.output.cast_const() {
+                // SAFETY: the caller's contract: the input has the call's bytes, and nobody writes to it now.
+                let input = unsafe { std::slice::from_raw_parts(buffers.input, call.bytes(shared.nranks)) };
+                let input = copy.insert(Box::<[u8]>::from(input));
+                buffers.input = input.as_ptr();
+            }
+            self.running = Some(Running { buffers, stamp, trace, _copy: copy, announced: false });
             return Ok(Begun::Running);
         }
         if is_empty {
-            let descriptor = Descriptor::new(&call, false);
+            let descriptor = Descriptor::new(call, false);
             self.remember(descriptor.mix());
             announce(shared.record(), self.seqno, descriptor);
         } else {
             // SAFETY: the caller's contract.
-            unsafe { alone(&call, buffers) };
+            unsafe { alone(call, buffers) };
         }
         let stamp = Stamp::default();
-        self.running = Some(Running { buffers, stamp, trace, announced: true });
+        self.running = Some(Running { buffers, stamp, trace, _copy: None, announced: true });
         Ok(Begun::Done)
     }
 
@@ -182,18 +193,18 @@ impl Engine {
 
     /// What a call needs to run; that of the last call is kept.
     #[inline]
-    fn prepare(&mut self, shared: &Shared, call: Call) -> &Prepared {
+    fn prepare(&mut self, shared: &Shared, call: &Call) -> &Prepared {
         // The barrier of `finalize` is called by another name.
-        let again = self.prepared.as_ref().is_some_and(|last| last.plan.call == call) && !self.finalizing;
+        let again = self.prepared.as_ref().is_some_and(|last| last.plan.call == *call) && !self.finalizing;
         if !again {
             self.prepared = None;
         }
         let Self { prepared, limits, finalizing, .. } = self;
         prepared.get_or_insert_with(|| {
-            let choice = select(&call, &shared.config, limits);
-            let descriptor = Descriptor::new(&call, *finalizing);
+            let choice = select(call, &shared.config, limits);
+            let descriptor = Descriptor::new(call, *finalizing);
             Prepared {
-                plan: Plan::new(call, choice, shared.rank, shared.nranks),
+                plan: Plan::new(call.clone(), choice, shared.rank, shared.nranks),
                 reducer: Reducer::new(call.dtype, call.op, shared.nranks as usize),
                 descriptor,
                 mixed: descriptor.mix(),
@@ -350,10 +361,11 @@ impl Engine {
         // ORDERING: Release pairs with the Acquire in `health::has_finished`: all messages of this operation came
         // before.
         shared.record().identity.finished.store(self.seqno, Ordering::Release);
-        self.tally.count(call);
-        self.publish_tally(shared, call.bytes());
+        let bytes = call.bytes(shared.nranks);
+        self.tally.count(call.kind, bytes);
+        self.publish_tally(shared, bytes);
         let begun = self.running.take().and_then(|running| running.trace);
-        trace::end_operation(begun, call, self.seqno, self.last_choice());
+        trace::end_operation(begun, call.kind, bytes, self.seqno, self.last_choice());
     }
 
     /// Publishes the counters, for small operations only now and then.
@@ -386,10 +398,10 @@ unsafe fn alone(call: &Call, buffers: Buffers) {
     let to = [Dst { ptr: output, store: Store::Streaming }];
     // SAFETY: the caller's contract.
     unsafe {
-        if let (Kind::AllReduce, ReduceOp::PreMulSum(_)) = (call.kind, call.op) {
+        if let (true, ReduceOp::PreMulSum(_)) = (call.kind.reduces(), call.op) {
             Reducer::new(call.dtype, call.op, 1).fold(&[input], Some(0), &to, call.count, true);
         } else if input != output.cast_const() {
-            reduce::copy(input, &to, call.bytes());
+            reduce::copy(input, &to, call.bytes(1));
         }
     }
 }

@@ -30,7 +30,7 @@ impl Communicator {
     /// the number of ranks that it grows to, and equal settings. The rendezvous ends when the growth is done.
     ///
     /// # Errors
-    /// [`Error::Call`] while an id of this rank has not been used; [`Error::Rendezvous`] when no port can be had.
+    /// [`Error::Argument`] while an id of this rank has not been used; [`Error::Rendezvous`] when no port can be had.
     pub fn growth_id(&mut self) -> Result<UniqueId, Error> {
         if self.lineage.growth.is_some() {
             return self
@@ -47,7 +47,7 @@ impl Communicator {
     /// inherited, but no report is written. This communicator goes on.
     ///
     /// # Errors
-    /// What an all-reduce can end with; [`Error::Call`] on all ranks if their numbers differ, are not above this
+    /// What an all-reduce can end with; [`Error::Argument`] on all ranks if their numbers differ, are not above this
     /// communicator's, or not exactly one rank has made an id; what keeps all ranks from meeting.
     pub fn grow(&mut self, nranks: usize) -> Result<Self, Error> {
         self.grow_with(nranks, None)
@@ -107,6 +107,6 @@ impl Communicator {
     }
 
     fn refuse<T>(&self, what: String) -> Result<T, Error> {
-        Err(Error::Call { rank: self.shared.rank, call: CALL, what })
+        Err(Error::Argument { rank: self.shared.rank, call: CALL, what })
     }
 }

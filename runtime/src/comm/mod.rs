@@ -235,7 +235,9 @@ impl Communicator {
     /// Runs one collective to its end.
     ///
     /// # Safety
-    /// - `input` is readable and `output` writable for the call's bytes; they are equal or do not overlap.
+    /// - `input` is readable and `output` writable for the elements that `Call::buffers` says.
+    /// - They do not overlap, or the call is in place: both are equal, for a kind whose buffers are alike; or the buffer
+    ///   that holds one block is that block of the one that holds all, at this rank's place.
     #[inline]
     unsafe fn run(&mut self, call: Call, input: *const u8, output: *mut u8) -> Result<(), Error> {
         self.check(&call)?;
@@ -271,11 +273,7 @@ impl Communicator {
     /// Whether the call's type has its reduction.
     #[inline]
     fn check(&self, call: &Call) -> Result<(), Error> {
-        call.op.check(call.dtype).map_err(|invalid| Error::Argument {
-            rank: self.shared.rank,
-            kind: call.kind,
-            what: invalid.to_string(),
-        })
+        call.op.check(call.dtype).map_err(|invalid| self.argument(call.kind.name(), invalid.to_string()))
     }
 
     /// Notes which thread has the communicator in its hands.

@@ -15,7 +15,7 @@ impl Communicator {
     /// use [`Communicator::send_recv`] or a [`Group`](crate::Group).
     ///
     /// # Errors
-    /// [`Error::Call`] when there is no such rank; anything else ends the communicator.
+    /// [`Error::Argument`] when there is no such rank; anything else ends the communicator.
     pub fn send<T: Element>(&mut self, buffer: &[T], to: usize) -> Result<(), Error> {
         self.send_tagged(buffer, to, 0)
     }
@@ -23,7 +23,7 @@ impl Communicator {
     /// Receives into `buffer` what rank `from` sends.
     ///
     /// # Errors
-    /// [`Error::Call`] when there is no such rank, [`Error::Mismatch`] when something else was sent; all but the first
+    /// [`Error::Argument`] when there is no such rank, [`Error::Mismatch`] when something else was sent; all but the first
     /// end the communicator.
     pub fn recv<T: Element>(&mut self, buffer: &mut [T], from: usize) -> Result<(), Error> {
         self.recv_tagged(buffer, Some(from), 0).map(|_| ())
@@ -87,7 +87,7 @@ impl Communicator {
     /// gaps, part i has `send_counts[i]` and `recv_counts[i]` elements. Part `rank` is copied.
     ///
     /// # Errors
-    /// [`Error::Call`] when the counts do not fit the buffers or the ranks; otherwise as [`Communicator::send`].
+    /// [`Error::Argument`] when the counts do not fit the buffers or the ranks; otherwise as [`Communicator::send`].
     pub fn all_to_all_v<T: Element>(
         &mut self,
         send: &[T],
@@ -209,9 +209,5 @@ impl Communicator {
             return Err(self.argument(call, what));
         }
         Ok(rank as u32)
-    }
-
-    pub(crate) fn argument(&self, call: &'static str, what: String) -> Error {
-        Error::Call { rank: self.shared.rank, call, what }
     }
 }

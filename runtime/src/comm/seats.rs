@@ -42,7 +42,7 @@ pub(super) fn take(job: u64, geometry: &Geometry, settings: u64, rank: u32) -> R
     if table.geometry != *geometry || table.settings != settings {
         let what =
             "its settings (channels, chunk, buffers, algorithm or protocol) are not those of the other ranks";
-        return Err(Error::Call { rank, call: "a new communicator", what: what.into() });
+        return Err(Error::Argument { rank, call: "a new communicator", what: what.into() });
     }
     let seat = table.seats.get_mut(rank as usize).and_then(Option::take);
     if table.seats.iter().all(Option::is_none) {
@@ -69,7 +69,7 @@ mod tests {
         let first = take(77, &geometry, 0, 0).unwrap();
         assert!(!first.is_complete());
         assert!(take(77, &geometry, 0, 0).is_err());
-        assert!(matches!(take(77, &geometry, 1, 1), Err(Error::Call { .. })));
+        assert!(matches!(take(77, &geometry, 1, 1), Err(Error::Argument { .. })));
         let second = take(77, &geometry, 0, 1).unwrap();
         assert!(first.is_complete() && second.is_complete());
         assert!(!tables().contains_key(&77));

@@ -30,7 +30,7 @@ impl Communicator {
     /// An empty list is allowed. Settings are inherited, but no report is written.
     ///
     /// # Errors
-    /// [`Error::Call`] for a list with this rank, no rank, or one twice; [`Error::Disagreement`] and
+    /// [`Error::Argument`] for a list with this rank, no rank, or one twice; [`Error::Disagreement`] and
     /// [`Error::GivenUp`] by the survivor that makes another communicator, or none; [`Error::Timeout`] with the
     /// survivors that have not called this within the join time-out; [`Error::PeerGone`] for one that is dead. Another
     /// try, with other ranks excluded, is possible after each.
@@ -62,7 +62,7 @@ impl Communicator {
 
     /// The ranks that are not in the list.
     fn survivors(&self, exclude: &[usize]) -> Result<Vec<u32>, Error> {
-        let refuse = |what| Err(Error::Call { rank: self.shared.rank, call: CALL, what });
+        let refuse = |what| Err(Error::Argument { rank: self.shared.rank, call: CALL, what });
         let mut is_excluded = vec![false; self.nranks()];
         for &rank in exclude {
             let Some(excluded) = is_excluded.get_mut(rank) else {

@@ -58,7 +58,7 @@ impl Communicator {
     pub fn duplicate(&mut self) -> Result<Self, Error> {
         let twin = self.split(Some(0), 0)?;
         // A rank with a colour is in a group.
-        twin.ok_or(Error::Call { rank: self.shared.rank, call: "duplicate", what: "no group".into() })
+        twin.ok_or(Error::Argument { rank: self.shared.rank, call: "duplicate", what: "no group".into() })
     }
 
     /// Colour and key of every rank.
@@ -76,7 +76,7 @@ impl Communicator {
         let all: Vec<Option<_>> = words.chunks_exact(2).map(read).collect();
         let bad = all.iter().position(Option::is_none);
         let what = || format!("rank {} has sent a colour or key that no rank sends", bad.unwrap_or_default());
-        all.into_iter().collect::<Option<_>>().ok_or_else(|| Error::Call {
+        all.into_iter().collect::<Option<_>>().ok_or_else(|| Error::Argument {
             rank: self.shared.rank,
             call: CALL,
             what: what(),

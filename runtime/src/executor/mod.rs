@@ -17,9 +17,10 @@ use shmring::{Error, Stamp};
 /// The caller's buffers; raw because they may be one and the same.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Buffers {
-    /// Readable for the call's bytes.
+    /// Readable for what the plan reads: `Plan::input` elements.
     pub(crate) input: *const u8,
-    /// Writable for the call's bytes; equal to `input` or disjoint from it.
+    /// Writable for what the plan writes, `Plan::output` elements; disjoint from the input but where the kind works in
+    /// place, see `Communicator::run`.
     pub(crate) output: *mut u8,
 }
 

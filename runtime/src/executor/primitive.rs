@@ -6,7 +6,7 @@
 //! | LL, LL128 | from scratch (or the output), where the lines were unpacked as they arrived | to scratch (or the output), then packed into lines |
 
 use super::Operation;
-use crate::plan::{Own, Prim, Recv, Send, Span};
+use crate::plan::{Own, Prim, Recv, Send, Span, Stretch};
 use crate::reduce::{self, Dst, Store};
 use crate::transport::shm::Lane;
 use shmring::doorbell::Awaits;
@@ -82,9 +82,8 @@ impl Context<'_> {
     pub(super) unsafe fn awaits(&mut self, arrived: &mut u32) -> Result<Option<Awaits>, Error> {
         let (credit, from) = match self.prim.send {
             Send::None => (true, Awaits::Anyone),
-            Send::Next => {
-                let next = (self.rank + 1) % self.nranks;
-                (connected(&mut self.lane.next).has_credit()?, Awaits::Member(next))
+            Send::Pair(to) => {
+                (connected(&mut self.lane.pair_out[to as usize]).has_credit()?, Awaits::Member(to))
             }
             // The slowest receiver may be any of them.
             Send::Fan => (connected(&mut self.lane.fan_out).has_credit()?, Awaits::Anyone),
@@ -121,9 +120,8 @@ impl Context<'_> {
     unsafe fn receive(&mut self, arrived: &mut u32) -> Result<Option<u32>, Error> {
         let (wanted, first) = match self.prim.recv {
             Recv::None => return Ok(None),
-            Recv::Prev => (1, (self.rank + self.nranks - 1) % self.nranks),
-            Recv::From(rank) => (1, rank),
-            Recv::All => (self.nranks - 1, (self.rank + 1) % self.nranks),
+            Recv::From(rank) | Recv::Pair(rank) => (1, rank),
+            Recv::All | Recv::AllPairs => (self.nranks - 1, (self.rank + 1) % self.nranks),
         };
         let (protocol, len) = (self.protocol(), self.bytes(self.prim.message));
         let stamp = self.operation.stamp;
@@ -144,25 +142,25 @@ impl Context<'_> {
         Ok(None)
     }
 
-    /// Where the lines of a message are unpacked: in the output if they need nothing more.
+    /// Where the lines of a message are unpacked: in the output if all of them belong there as they are.
     #[inline]
     fn line_target(&mut self, from: u32) -> *mut u8 {
         match (self.protocol(), self.prim.own, self.prim.dst) {
             (Protocol::Simple, _, _) => std::ptr::null_mut(),
-            (_, None, Some(span)) => self.output(span),
+            (_, None, Some(span)) if self.prim.message == span.len => self.output(span),
             _ => self.scratch.message(self.channel, from),
         }
     }
 
     fn output(&self, span: Span) -> *mut u8 {
-        debug_assert!(span.end() <= self.operation.plan.call.count);
+        debug_assert!(span.end() <= self.operation.plan.output, "{span:?} of {:?}", self.operation.plan);
         // The plan's spans lie inside the buffers, which the caller of the operation vouched for.
         self.operation.buffers.output.wrapping_add(self.bytes(span.at))
     }
 
-    fn own(&self, own: Own) -> *const u8 {
-        debug_assert!(own.span.end() <= self.operation.plan.call.count);
-        self.operation.buffers.input.wrapping_add(self.bytes(own.span.at))
+    fn input(&self, span: Span) -> *const u8 {
+        debug_assert!(span.end() <= self.operation.plan.input, "{span:?} of {:?}", self.operation.plan);
+        self.operation.buffers.input.wrapping_add(self.bytes(span.at))
     }
 
     /// Stores the result in the output, in the slot to be sent, or both, and posts it.
@@ -172,7 +170,7 @@ impl Context<'_> {
         let bytes = self.bytes(self.prim.len);
         let output = self.prim.dst.map(|span| Dst {
             ptr: self.output(span),
-            store: if self.operation.plan.call.bytes() >= STREAMING_BYTES {
+            store: if self.bytes(self.operation.plan.output) >= STREAMING_BYTES {
                 Store::Streaming
             } else {
                 Store::Cached
@@ -204,7 +202,11 @@ impl Context<'_> {
                             dst.ptr.cast_const()
                         }
                         // Own data that needs no change is packed from where it is.
-                        (None, Some(own)) if self.prim.recv == Recv::None && !self.scales() => self.own(own),
+                        (None, Some(Own::Span { span, .. }))
+                            if self.prim.recv == Recv::None && !self.scales() =>
+                        {
+                            self.input(span)
+                        }
                         (None, _) => {
                             let to = self.scratch.message(self.channel, self.rank);
                             self.fill(&[Dst { ptr: to, store: Store::Cached }]);
@@ -242,8 +244,9 @@ impl Context<'_> {
                     }
                     reduce::copy(from, dsts, self.bytes(prim.len));
                 }
-                (_, Some(own)) => {
-                    let own_index = self.list_sources(own);
+                (_, Some(Own::Blocks(_))) => unreachable!("no primitive reduces several blocks"),
+                (_, Some(Own::Span { span, .. })) => {
+                    let own_index = self.list_sources(span);
                     let sources: &[*const u8] = std::slice::from_raw_parts(
                         self.scratch.sources.as_ptr().cast(),
                         self.scratch.sources.len(),
@@ -255,37 +258,53 @@ impl Context<'_> {
         }
     }
 
-    /// Copies own data around its hole, scaled if the operation wants it.
+    /// Copies own data, but for what is left out, scaled if the operation wants it.
     unsafe fn copy_own(&self, own: Own, dsts: &[Dst]) {
-        let whole = own.span;
-        let parts = if own.hole.len == 0 {
-            [whole, Span::new(whole.end(), 0)]
-        } else {
-            [
-                Span::new(whole.at, own.hole.at - whole.at),
-                Span::new(own.hole.end(), whole.end() - own.hole.end()),
-            ]
-        };
-        for part in parts.into_iter().filter(|part| part.len > 0) {
-            let offset = self.bytes(part.at - whole.at);
-            let from = self.own(own).wrapping_add(offset);
-            let mut to = [Dst { ptr: std::ptr::null_mut(), store: Store::Cached }; 2];
-            let mut used = 0;
-            for dst in dsts {
-                let ptr = dst.ptr.wrapping_add(offset);
-                // In place, the output holds the data already.
-                if ptr.cast_const() != from || self.scales() {
-                    to[used] = Dst { ptr, store: dst.store };
-                    used += 1;
+        // SAFETY: in each call the caller's contract; the parts lie one after the other in the message.
+        unsafe {
+            match own {
+                Own::Span { span, hole } if hole.len == 0 => self.copy_part(span, 0, dsts),
+                Own::Span { span, hole } => {
+                    let behind = Span::new(hole.end(), span.end() - hole.end());
+                    self.copy_part(Span::new(span.at, hole.at - span.at), 0, dsts);
+                    self.copy_part(behind, behind.at - span.at, dsts);
+                }
+                Own::Blocks(Stretch { span, first, end }) => {
+                    let mut at = 0;
+                    for rank in first..end {
+                        let part = self.operation.plan.call.place(span, rank);
+                        if rank != self.rank {
+                            self.copy_part(part, at, dsts);
+                        }
+                        at += part.len;
+                    }
                 }
             }
-            // SAFETY: the caller's contract; every part lies inside the span.
-            unsafe {
-                if self.scales() {
-                    self.operation.reducer.fold(&[from], Some(0), &to[..used], part.len, false);
-                } else if used > 0 {
-                    reduce::copy(from, &to[..used], self.bytes(part.len));
-                }
+        }
+    }
+
+    /// Copies a part of the input to element `at` of the result.
+    unsafe fn copy_part(&self, part: Span, at: usize, dsts: &[Dst]) {
+        let (from, offset) = (self.input(part), self.bytes(at));
+        let mut to = [Dst { ptr: std::ptr::null_mut(), store: Store::Cached }; 2];
+        let mut used = 0;
+        for dst in dsts {
+            let ptr = dst.ptr.wrapping_add(offset);
+            // In place, the output holds the data already.
+            if ptr.cast_const() != from || self.scales() {
+                to[used] = Dst { ptr, store: dst.store };
+                used += 1;
+            }
+        }
+        if part.len == 0 || used == 0 {
+            return;
+        }
+        // SAFETY: the caller's contract; the part lies inside the input, and its place inside the result.
+        unsafe {
+            if self.scales() {
+                self.operation.reducer.fold(&[from], Some(0), &to[..used], part.len, false);
+            } else {
+                reduce::copy(from, &to[..used], self.bytes(part.len));
             }
         }
     }
@@ -293,9 +312,8 @@ impl Context<'_> {
     /// The message of a primitive that receives one and adds nothing.
     fn single_source(&mut self) -> *const u8 {
         let from = match self.prim.recv {
-            Recv::Prev => (self.rank + self.nranks - 1) % self.nranks,
-            Recv::From(rank) => rank,
-            Recv::None | Recv::All => unreachable!("no such primitive has an output"),
+            Recv::From(rank) | Recv::Pair(rank) => rank,
+            Recv::None | Recv::All | Recv::AllPairs => unreachable!("no such primitive has an output"),
         };
         self.source(from)
     }
@@ -311,12 +329,12 @@ impl Context<'_> {
 
     /// Lists messages and own data in the order of reduction; returns the position of own data.
     ///
-    /// From all: rank order, the same on every rank. From the previous rank: the received value first.
+    /// From all: rank order, the same on every rank. From one rank: the received value first.
     #[inline]
-    fn list_sources(&mut self, own: Own) -> usize {
+    fn list_sources(&mut self, own: Span) -> usize {
         self.scratch.sources.clear();
-        let own_address = self.own(own);
-        if self.prim.recv == Recv::All {
+        let own_address = self.input(own);
+        if matches!(self.prim.recv, Recv::All | Recv::AllPairs) {
             for rank in 0..self.nranks {
                 let address = if rank == self.rank { own_address } else { self.source(rank) };
                 self.scratch.sources.push(Source(address));
@@ -335,15 +353,19 @@ impl Context<'_> {
         let protocol = self.protocol();
         match self.prim.recv {
             Recv::None => {}
-            Recv::Prev => connected(&mut self.lane.prev).release(protocol),
+            Recv::Pair(rank) => connected(&mut self.lane.pair_in[rank as usize]).release(protocol),
             Recv::From(rank) => connected(&mut self.lane.fan_in[rank as usize]).release(protocol),
             Recv::All => self.lane.fan_in.iter_mut().flatten().for_each(|r| r.release(protocol)),
+            Recv::AllPairs => {
+                let others = (0..self.nranks).filter(|rank| *rank != self.rank);
+                others.for_each(|rank| connected(&mut self.lane.pair_in[rank as usize]).release(protocol));
+            }
         }
     }
 
     fn sender(&mut self) -> &mut Sender {
         match self.prim.send {
-            Send::Next => connected(&mut self.lane.next),
+            Send::Pair(to) => connected(&mut self.lane.pair_out[to as usize]),
             Send::Fan | Send::None => connected(&mut self.lane.fan_out),
         }
     }
@@ -352,7 +374,7 @@ impl Context<'_> {
 #[inline]
 fn receiver(lane: &mut Lane, recv: Recv, from: u32) -> &mut Receiver {
     match recv {
-        Recv::Prev => connected(&mut lane.prev),
+        Recv::Pair(_) | Recv::AllPairs => connected(&mut lane.pair_in[from as usize]),
         _ => connected(&mut lane.fan_in[from as usize]),
     }
 }

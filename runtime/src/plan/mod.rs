@@ -4,76 +4,51 @@
 //! function of the index alone. The executor therefore needs one number per channel to resume, every rank
 //! derives matching primitives from the same arguments, and tests can look at a plan without running it.
 
+mod blocks;
 mod broadcast;
+mod call;
 mod flat;
+mod gather;
 mod primitive;
+mod reduce;
 mod ring;
+mod scatter;
 mod select;
 mod slice;
 mod two_shot;
+mod wires;
 
+pub(crate) use blocks::Counts;
+pub(crate) use call::Call;
+pub use call::Kind;
 pub(crate) use primitive::{Own, Prim, Recv, Send};
 pub use select::{Algorithm, Choice};
 pub(crate) use select::{Limits, select};
-pub(crate) use slice::Span;
+pub(crate) use slice::{Span, Stretch};
+pub(crate) use wires::Wires;
 
-use crate::reduce::{DType, ReduceOp};
+use blocks::Cut;
+use ring::Seat;
 use slice::{Channels, Chunks};
 
-/// The collectives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// Every rank gets the reduction of all inputs.
-    AllReduce,
-    /// Every rank gets the root's input.
-    Broadcast {
-        /// The rank whose input is sent.
-        root: u32,
-    },
-    /// No data: nobody leaves before everybody has come.
-    Barrier,
-}
-
-impl Kind {
-    /// Name in reports and messages.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::AllReduce => "all_reduce",
-            Self::Broadcast { .. } => "broadcast",
-            Self::Barrier => "barrier",
-        }
-    }
-}
-
-/// The arguments of one operation, equal on every rank.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Call {
-    pub(crate) kind: Kind,
-    /// Elements of the buffer.
-    pub(crate) count: usize,
-    pub(crate) dtype: DType,
-    pub(crate) op: ReduceOp,
-}
-
-impl Call {
-    pub(crate) const BARRIER: Self =
-        Self { kind: Kind::Barrier, count: 0, dtype: DType::F32, op: ReduceOp::Sum };
-
-    pub(crate) fn bytes(&self) -> usize {
-        self.count * self.dtype.size_bytes()
-    }
-}
-
 /// One operation's primitives on one rank.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) call: Call,
     pub(crate) choice: Choice,
+    /// The connections that it uses.
+    pub(crate) wires: Wires,
+    /// Elements of the caller's buffers that it reads and writes.
+    pub(crate) input: usize,
+    pub(crate) output: usize,
     rank: u32,
     nranks: u32,
+    /// Of the buffer, or of the longest block.
     channels: Channels,
-    /// Elements of the largest message.
+    /// Elements of the largest message, or of the longest chunk of one block in a message for several ranks.
     chunk: usize,
+    /// Ranks whose chunks go into one message.
+    window: u32,
 }
 
 impl Plan {
@@ -82,13 +57,26 @@ impl Plan {
         let size = call.dtype.size_bytes();
         // A line of 64 bytes is the grain: no two ranks or channels share one.
         let grain = 64 / size;
+        let message = (choice.chunk_bytes / size).max(1);
+        let (chunk, window) = if shares_messages(call.kind, choice.algorithm) {
+            let chunk = whole_grains(message / nranks as usize, grain);
+            (chunk, nranks.min((message / chunk) as u32))
+        } else {
+            (whole_grains(message, grain), 1)
+        };
+        let cut = if call.kind.has_blocks() { call.longest_block() } else { call.count };
+        let (input, output) = call.buffers(rank, nranks);
         Self {
+            wires: Wires::new(call.kind, choice.algorithm, rank, nranks),
+            channels: Channels::new(cut, choice.channels as usize, grain),
             call,
             choice,
+            input,
+            output,
             rank,
             nranks,
-            channels: Channels::new(call.count, choice.channels as usize, grain),
-            chunk: whole_grains(choice.chunk_bytes / size, grain),
+            chunk,
+            window,
         }
     }
 
@@ -103,16 +91,65 @@ impl Plan {
         let span = self.channels.span(channel);
         let chunks = Chunks::new(span, self.chunk);
         match (self.call.kind, self.choice.algorithm) {
-            (Kind::Barrier, _) => flat::barrier(index),
-            (Kind::Broadcast { root }, _) => broadcast::prim(chunks, index, self.rank, root),
             (Kind::AllReduce, Algorithm::Flat) => flat::all_reduce(chunks, index),
             (Kind::AllReduce, Algorithm::TwoShot) => {
-                two_shot::prim(chunks, index, self.rank, self.nranks, 64 / self.call.dtype.size_bytes())
+                two_shot::prim(chunks, index, self.rank, self.nranks, self.grain())
             }
             (Kind::AllReduce, Algorithm::Ring) => {
-                ring::prim(span, self.chunk, index, self.rank, self.nranks, 64 / self.call.dtype.size_bytes())
+                ring::all_reduce(span, self.chunk, index, self.seat(), self.grain())
             }
+            (Kind::Barrier, _) => flat::barrier(index),
+            (kind, algorithm) => self.other_prim(kind, algorithm, chunks, index),
         }
+    }
+
+    /// [`Plan::prim`] of the kinds that are not all-reduce: apart, so that the shortest operation stays short.
+    fn other_prim(&self, kind: Kind, algorithm: Algorithm, chunks: Chunks, index: u64) -> Option<Prim> {
+        let Self { rank, nranks, window, .. } = *self;
+        let cut = Cut { call: &self.call, chunks, rank, nranks, window };
+        match (kind, algorithm) {
+            (Kind::AllReduce | Kind::Barrier, _) => None,
+            (Kind::Broadcast { root }, Algorithm::Ring) => ring::broadcast(chunks, index, self.seat(), root),
+            (Kind::Broadcast { root }, _) => broadcast::prim(chunks, index, rank, root),
+            (Kind::Reduce { root }, Algorithm::Flat) => reduce::flat(chunks, index, rank, root),
+            (Kind::Reduce { root }, Algorithm::TwoShot) => {
+                reduce::two_shot(chunks, index, self.seat(), root, self.grain())
+            }
+            (Kind::Reduce { root }, Algorithm::Ring) => ring::reduce(chunks, index, self.seat(), root),
+            (Kind::AllGather | Kind::AllGatherV, Algorithm::Ring) => ring::all_gather(cut, index),
+            (Kind::AllGather | Kind::AllGatherV, _) => gather::all_gather(cut, index),
+            (Kind::ReduceScatter | Kind::ReduceScatterV, Algorithm::Ring) => ring::reduce_scatter(cut, index),
+            (Kind::ReduceScatter | Kind::ReduceScatterV, _) => scatter::reduce_scatter(cut, index),
+            (Kind::AllToAll, _) => scatter::all_to_all(cut, index),
+            (Kind::Gather { root }, _) => gather::gather(cut, index, root),
+            (Kind::Scatter { root }, _) => scatter::scatter(cut, index, root),
+        }
+    }
+
+    /// Whether the output may be the input, or its own block, as NCCL defines it for the kind.
+    ///
+    /// All kinds may, but an all-to-all only if each message has something for every rank: if not, what comes from a
+    /// rank would take the place of what is yet to be sent to it.
+    pub(crate) fn works_in_place(&self) -> bool {
+        self.call.kind != Kind::AllToAll || self.window == self.nranks
+    }
+
+    fn seat(&self) -> Seat {
+        Seat { rank: self.rank, nranks: self.nranks }
+    }
+
+    /// Elements of a line.
+    fn grain(&self) -> usize {
+        64 / self.call.dtype.size_bytes()
+    }
+}
+
+/// Whether one message carries a chunk of several ranks' blocks.
+fn shares_messages(kind: Kind, algorithm: Algorithm) -> bool {
+    match kind {
+        Kind::ReduceScatter | Kind::ReduceScatterV => algorithm != Algorithm::Ring,
+        Kind::AllToAll | Kind::Scatter { .. } => true,
+        _ => false,
     }
 }
 

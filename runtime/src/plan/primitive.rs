@@ -3,37 +3,44 @@
 //! A primitive waits for what it receives and for credit where it sends, combines received data with the
 //! rank's own, and stores the result in the output, in a slot for the next rank, or in both. One routine in
 //! the executor runs all of them; the constructors here name the combinations in use.
+//!
+//! Spans of own data count elements of the input, those of `dst` elements of the output: the same numbers for a
+//! buffer that every rank has alike, different ones where one of the buffers has a block of every rank.
 
-use super::slice::Span;
+use super::slice::{Span, Stretch};
 
 /// Which message a primitive waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Recv {
     None,
-    /// From the previous rank, on the pair ring.
-    Prev,
+    /// From one rank, on the pair ring from there.
+    Pair(u32),
     /// From one rank, on its fan ring.
     From(u32),
     /// From every other rank, on their fan rings.
     All,
+    /// From every other rank, on the pair rings from there.
+    AllPairs,
 }
 
 /// Where a primitive sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Send {
     None,
-    /// To the next rank, on the pair ring.
-    Next,
+    /// To one rank, on the pair ring to it.
+    Pair(u32),
     /// To every other rank, on this rank's fan ring.
     Fan,
 }
 
-/// A part of the caller's input that takes part.
+/// The part of the caller's input that takes part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Own {
-    pub(crate) span: Span,
-    /// A part of `span` that no receiver reads and that is left out of the slot.
-    pub(crate) hole: Span,
+pub(crate) enum Own {
+    /// A span, but for `hole`: a part of it that no receiver reads and that is left out of the slot.
+    Span { span: Span, hole: Span },
+    /// A stretch of the blocks of several ranks, one after the other. The rank's own block is left out of the slot,
+    /// but keeps its place there, so that a receiver finds its part at one place in every sender's message.
+    Blocks(Stretch),
 }
 
 /// One primitive.
@@ -55,7 +62,8 @@ pub(crate) struct Prim {
 }
 
 impl Prim {
-    const NOTHING: Self = Self {
+    /// Waits for nothing and does nothing: the place of a primitive that some rank or round does not have.
+    pub(crate) const NOTHING: Self = Self {
         recv: Recv::None,
         message: 0,
         part: 0,
@@ -67,7 +75,7 @@ impl Prim {
     };
 
     fn input(span: Span) -> Option<Own> {
-        Some(Own { span, hole: Span::default() })
+        Some(Own::Span { span, hole: Span::default() })
     }
 
     /// Sends own input.
@@ -77,8 +85,17 @@ impl Prim {
 
     /// Sends own input except `hole`, which nobody reads.
     pub(crate) fn send_around(send: Send, span: Span, hole: Span) -> Self {
-        let own = Some(Own { span, hole });
-        Self { own, send, len: span.len, ..Self::NOTHING }
+        Self { own: Some(Own::Span { span, hole }), send, len: span.len, ..Self::NOTHING }
+    }
+
+    /// Sends a stretch of the blocks of several ranks, `len` elements in all, to all of them.
+    pub(crate) fn send_blocks(stretch: Stretch, len: usize) -> Self {
+        Self { own: Some(Own::Blocks(stretch)), send: Send::Fan, len, ..Self::NOTHING }
+    }
+
+    /// Copies own input to the output.
+    pub(crate) fn copy(span: Span, dst: Span) -> Self {
+        Self { own: Self::input(span), dst: Some(dst), len: span.len, ..Self::NOTHING }
     }
 
     /// Copies own input to the output and sends it.
@@ -103,15 +120,7 @@ impl Prim {
 
     /// Reduces messages with own input into the output: the result is final.
     pub(crate) fn recv_reduce_copy(recv: Recv, span: Span) -> Self {
-        Self {
-            recv,
-            message: span.len,
-            own: Self::input(span),
-            dst: Some(span),
-            len: span.len,
-            last: true,
-            ..Self::NOTHING
-        }
+        Self { dst: Some(span), last: true, ..Self::recv_reduce_send(recv, span, Send::None) }
     }
 
     /// Reduces a message with own input into the output and sends the result, which is final.
@@ -119,12 +128,13 @@ impl Prim {
         Self { send, ..Self::recv_reduce_copy(recv, span) }
     }
 
-    /// The same, taking part `piece` out of messages that cover `whole`.
-    pub(crate) fn recv_reduce_copy_send_part(recv: Recv, whole: Span, piece: Span, send: Send) -> Self {
-        Self {
-            message: whole.len,
-            part: piece.at - whole.at,
-            ..Self::recv_reduce_copy_send(recv, piece, send)
-        }
+    /// The same, out of messages of `message` elements from element `part` on.
+    pub(crate) fn out_of(self, message: usize, part: usize) -> Self {
+        Self { message, part, ..self }
+    }
+
+    /// The same, stored at `dst` of the output.
+    pub(crate) fn stored_at(self, dst: Span) -> Self {
+        Self { dst: Some(dst), ..self }
     }
 }

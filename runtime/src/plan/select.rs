@@ -3,7 +3,7 @@
 //! The limits were measured with `ringccl perf`, see `docs/benchmarks.md`. Everything here depends only on
 //! the arguments and on settings that all ranks share, so all ranks choose alike.
 
-use super::{Call, Kind};
+use super::{Call, Kind, shares_messages};
 use crate::config::Config;
 use shmring::Protocol;
 
@@ -66,18 +66,13 @@ const LL_BYTES: usize = 56;
 const LL128_BYTES: usize = 480;
 
 pub(crate) fn select(call: &Call, config: &Config, limits: &Limits) -> Choice {
-    let bytes = call.bytes();
-    let algorithm = match call.kind {
-        Kind::AllReduce => config.algorithm.unwrap_or_else(|| all_reduce(bytes, limits.nranks)),
-        Kind::Broadcast { .. } | Kind::Barrier => Algorithm::Flat,
-    };
     let n = limits.nranks as usize;
-    let (capacity, message) = match algorithm {
-        Algorithm::Flat => (limits.fan, bytes),
-        Algorithm::TwoShot => (limits.fan, bytes),
-        // A ring's message is one n-th of the buffer.
-        Algorithm::Ring => (limits.pair, bytes.div_ceil(n)),
-    };
+    let algorithm = algorithm(call, config, limits.nranks);
+    let bytes = message_bytes(call, algorithm, n);
+    // A ring's message of an all-reduce is one n-th of the buffer.
+    let ring = algorithm == Algorithm::Ring && call.kind == Kind::AllReduce;
+    let message = if ring { bytes.div_ceil(n) } else { bytes };
+    let capacity = capacity(call.kind, algorithm, limits);
     let may = |p: Protocol| config.protocols[p as usize];
     let fits = |p: Protocol| message <= capacity[p as usize];
     let protocol = match config.protocol {
@@ -97,6 +92,57 @@ pub(crate) fn select(call: &Call, config: &Config, limits: &Limits) -> Choice {
     let least = (config.min_channels as usize).clamp(1, most);
     let channels = (bytes / chunk_bytes.max(1)).clamp(least, most);
     Choice { algorithm, protocol, channels: channels as u32, chunk_bytes }
+}
+
+/// The algorithm that is asked for, where the kind has it, or the best known one.
+fn algorithm(call: &Call, config: &Config, nranks: u32) -> Algorithm {
+    let ring_or_flat = match config.algorithm {
+        Some(Algorithm::Ring) => Algorithm::Ring,
+        _ => Algorithm::Flat,
+    };
+    match call.kind {
+        Kind::AllReduce => config.algorithm.unwrap_or_else(|| all_reduce(call.bytes(nranks), nranks)),
+        Kind::Reduce { .. } => config.algorithm.unwrap_or_else(|| reduce(call.bytes(nranks), nranks)),
+        Kind::Broadcast { .. }
+        | Kind::AllGather
+        | Kind::AllGatherV
+        | Kind::ReduceScatter
+        | Kind::ReduceScatterV => ring_or_flat,
+        Kind::Barrier | Kind::AllToAll | Kind::Gather { .. } | Kind::Scatter { .. } => Algorithm::Flat,
+    }
+}
+
+/// Bytes that one rank would send at once if there were room: the buffer, a block, or all blocks.
+fn message_bytes(call: &Call, algorithm: Algorithm, n: usize) -> usize {
+    let elements = if shares_messages(call.kind, algorithm) {
+        // An upper bound for uneven blocks, of which only the longest counts.
+        call.longest_block().saturating_mul(n)
+    } else if call.kind.has_blocks() {
+        call.longest_block()
+    } else {
+        call.count
+    };
+    elements.saturating_mul(call.dtype.size_bytes())
+}
+
+/// What one message can carry in each protocol: the least of the rings that the operation uses.
+fn capacity(kind: Kind, algorithm: Algorithm, limits: &Limits) -> [usize; 3] {
+    let n = limits.nranks as usize;
+    match (kind, algorithm) {
+        (_, Algorithm::Ring) | (Kind::Gather { .. } | Kind::Reduce { .. }, Algorithm::Flat) => limits.pair,
+        // Pieces of a chunk, in whole lines, also go over pair rings.
+        (Kind::Reduce { .. }, Algorithm::TwoShot) => {
+            std::array::from_fn(|p| limits.fan[p].min((limits.pair[p] / 64 * 64).saturating_mul(n)))
+        }
+        (_, Algorithm::Flat | Algorithm::TwoShot) => limits.fan,
+    }
+}
+
+/// Of a reduction into one rank.
+fn reduce(bytes: usize, nranks: u32) -> Algorithm {
+    // Two ranks: the second shot would only add a copy of half the buffer to the root's work. More: one hand-over
+    // beats two until the root's n-fold reading outweighs it.
+    if nranks == 2 || bytes <= 64 << 10 { Algorithm::Flat } else { Algorithm::TwoShot }
 }
 
 fn all_reduce(bytes: usize, nranks: u32) -> Algorithm {

@@ -27,6 +27,23 @@ impl Span {
     }
 }
 
+/// The same span of several ranks' blocks; where a block is shorter, what there is of it.
+///
+/// ```text
+///  buffer   | block 0        | block 1     | block 2            |
+///  stretch       |####|           |####|        |####|             span 5..10 of ranks 0..3
+///  message  |####|####|####|
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stretch {
+    /// Counted from the start of each block.
+    pub(crate) span: Span,
+    /// The first of the ranks.
+    pub(crate) first: u32,
+    /// The rank behind the last.
+    pub(crate) end: u32,
+}
+
 /// The spans of the channels: contiguous, in order, together the whole buffer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Channels {

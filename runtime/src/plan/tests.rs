@@ -1,191 +1,218 @@
-//! Plans run on a symbolic machine: elements are sets of ranks, messages are queues.
+//! Plans run on a symbolic machine, and looked at with sizes that no machine has.
+
+mod huge;
+mod machine;
 
 use super::*;
 use crate::config::Config;
+use crate::reduce::{DType, ReduceOp};
 use crate::transport::shm::Shm;
+use machine::{Elem, Place, run};
 use shmring::Protocol;
-use std::collections::VecDeque;
 
-/// An element: which ranks' inputs have been added up in it, one bit each.
-type Set = u64;
-
-/// One rank: its plan, how far it is on each channel, its output.
-struct Machine {
-    plan: Plan,
-    index: Vec<u64>,
-    output: Vec<Set>,
+/// Calls of every kind with `count` elements, from the first, a middle and the last root; uneven counts are drawn from
+/// `seed`, and some of them are 0.
+fn calls(count: usize, n: u32, seed: u64) -> Vec<(Call, Vec<usize>)> {
+    let (dtype, op) = (DType::F32, ReduceOp::Sum);
+    let mut calls = vec![];
+    let mut even = |kind| calls.push((Call::new(kind, count, dtype, op), vec![count; n as usize]));
+    for root in [0, n / 2, n - 1] {
+        even(Kind::Broadcast { root });
+        even(Kind::Reduce { root });
+        even(Kind::Gather { root });
+        even(Kind::Scatter { root });
+    }
+    for kind in [Kind::AllReduce, Kind::AllGather, Kind::ReduceScatter, Kind::AllToAll] {
+        even(kind);
+    }
+    let mut uneven: Vec<usize> =
+        (0..u64::from(n)).map(|r| (seed.wrapping_mul(r + 7) >> 7) as usize % (count + 1)).collect();
+    uneven[(seed % u64::from(n)) as usize] = 2 * count;
+    uneven[((seed + 1) % u64::from(n)) as usize] = 0;
+    for kind in [Kind::AllGatherV, Kind::ReduceScatterV] {
+        let counts = Counts::new(&uneven).unwrap();
+        calls.push((Call::uneven(kind, counts, dtype, op), uneven.clone()));
+    }
+    calls
 }
 
-/// The messages on their way, by (channel, from, to, fan or pair).
-#[derive(Default)]
-struct Wires(std::collections::BTreeMap<(usize, u32, u32, bool), VecDeque<Vec<Set>>>);
-
-impl Wires {
-    fn queue(&mut self, channel: usize, from: u32, to: u32, fan: bool) -> &mut VecDeque<Vec<Set>> {
-        self.0.entry((channel, from, to, fan)).or_default()
-    }
-}
-
-const POISON: Set = Set::MAX;
-
-fn add(a: Set, b: Set) -> Set {
-    assert!(a != POISON && b != POISON, "a hole or an unwritten element takes part");
-    assert_eq!(a & b, 0, "a rank's input is added twice");
-    a | b
-}
-
-/// Runs the next primitive of `rank` on `channel`; false if it must wait.
-fn step(machine: &mut Machine, wires: &mut Wires, rank: u32, n: u32, channel: usize, slots: usize) -> bool {
-    let Some(prim) = machine.plan.prim(channel, machine.index[channel]) else { return false };
-    let sources: Vec<(u32, bool)> = match prim.recv {
-        Recv::None => vec![],
-        Recv::Prev => vec![((rank + n - 1) % n, false)],
-        Recv::From(from) => vec![(from, true)],
-        Recv::All => (0..n).filter(|r| *r != rank).map(|r| (r, true)).collect(),
-    };
-    let targets: Vec<(u32, bool)> = match prim.send {
-        Send::None => vec![],
-        Send::Next => vec![((rank + 1) % n, false)],
-        Send::Fan => (0..n).filter(|r| *r != rank).map(|r| (r, true)).collect(),
-    };
-    let credit = targets.iter().all(|(to, fan)| wires.queue(channel, rank, *to, *fan).len() < slots);
-    let here = sources.iter().all(|(from, fan)| !wires.queue(channel, *from, rank, *fan).is_empty());
-    if !credit || !here {
-        return false;
-    }
-    let own = prim.own.map(|own| {
-        let hole = own.hole.at..own.hole.end();
-        (own.span.at..own.span.end()).map(|i| if hole.contains(&i) { POISON } else { 1 << rank }).collect()
-    });
-    let mut result: Option<Vec<Set>> = own;
-    for (from, fan) in sources {
-        let message = wires.queue(channel, from, rank, fan).pop_front().unwrap();
-        assert_eq!(message.len(), prim.message, "rank {rank} expects another length from rank {from}");
-        let part = message[prim.part..prim.part + prim.len].to_vec();
-        result = Some(match result {
-            None => part,
-            Some(sum) => sum.into_iter().zip(part).map(|(a, b)| add(a, b)).collect(),
-        });
-    }
-    let result = result.unwrap_or_default();
-    assert_eq!(result.len(), prim.len);
-    assert!(!prim.last || result.iter().all(|set| *set == (1 << n) - 1), "`last` on an unfinished sum");
-    if let Some(span) = prim.dst {
-        machine.output[span.at..span.end()].copy_from_slice(&result);
-    }
-    for (to, fan) in targets {
-        wires.queue(channel, rank, to, fan).push_back(result.clone());
-    }
-    machine.index[channel] += 1;
-    true
-}
-
-/// Runs all ranks, in an order drawn from `seed`, and returns their outputs.
-fn run(call: Call, choice: Choice, n: u32, seed: u64) -> Vec<Vec<Set>> {
-    let mut machines: Vec<Machine> = (0..n)
-        .map(|rank| {
-            let plan = Plan::new(call, choice, rank, n);
-            Machine { plan, index: vec![0; plan.channels()], output: vec![POISON; call.count] }
-        })
-        .collect();
-    let mut wires = Wires::default();
-    let mut state = seed | 1;
-    let mut idle = 0;
-    while idle < 4000 {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let rank = ((state >> 33) % u64::from(n)) as u32;
-        let channel = (state >> 20) as usize % machines[0].index.len();
-        idle = if step(&mut machines[rank as usize], &mut wires, rank, n, channel, 4) { 0 } else { idle + 1 };
-    }
-    for (rank, machine) in machines.iter().enumerate() {
-        for (channel, index) in machine.index.iter().enumerate() {
-            assert!(
-                machine.plan.prim(channel, *index).is_none(),
-                "rank {rank} is stuck at {index} of {choice:?}"
-            );
+/// What element `i` of the output of `rank` is by the kind's definition: whose inputs, and which element of them.
+/// `None` when the rank gets nothing.
+fn definition(kind: Kind, counts: &[usize], rank: u32, i: usize) -> Option<(u64, usize)> {
+    let everybody = (1 << counts.len()) - 1;
+    // The rank whose block has element `i` of all, and which of its elements that is.
+    let owner = || {
+        let mut at = i;
+        for (rank, count) in counts.iter().enumerate() {
+            if at < *count {
+                return (1 << rank, at);
+            }
+            at -= count;
         }
+        panic!("element {i} is outside of all blocks");
+    };
+    let first = || counts[..rank as usize].iter().sum::<usize>();
+    match kind {
+        Kind::AllReduce => Some((everybody, i)),
+        Kind::Broadcast { root } => Some((1 << root, i)),
+        Kind::Reduce { root } => (rank == root).then_some((everybody, i)),
+        Kind::AllGather | Kind::AllGatherV => Some(owner()),
+        Kind::Gather { root } => (rank == root).then(owner),
+        Kind::ReduceScatter | Kind::ReduceScatterV => Some((everybody, first() + i)),
+        Kind::AllToAll => {
+            let (set, at) = owner();
+            Some((set, first() + at))
+        }
+        Kind::Scatter { root } => Some((1 << root, first() + i)),
+        Kind::Barrier => None,
     }
-    assert!(wires.0.values().all(VecDeque::is_empty), "messages are left over");
-    machines.into_iter().map(|m| m.output).collect()
 }
 
-fn all_reduce(count: usize) -> Call {
-    Call { kind: Kind::AllReduce, count, dtype: DType::F32, op: ReduceOp::Sum }
+/// How many elements `rank` gets by the kind's definition.
+fn result_len(kind: Kind, counts: &[usize], rank: u32) -> usize {
+    let (one, all) = (counts[rank as usize], counts.iter().sum());
+    match kind {
+        Kind::AllReduce | Kind::Broadcast { .. } | Kind::Scatter { .. } => one,
+        Kind::Reduce { root } => {
+            if rank == root {
+                one
+            } else {
+                0
+            }
+        }
+        Kind::AllGather | Kind::AllGatherV | Kind::AllToAll => all,
+        Kind::Gather { root } => {
+            if rank == root {
+                all
+            } else {
+                0
+            }
+        }
+        Kind::ReduceScatter | Kind::ReduceScatterV => one,
+        Kind::Barrier => 0,
+    }
 }
 
-/// In any order of execution, every rank ends with every element reduced over all ranks exactly once, and no
-/// message is missing or left: all algorithms, ranks 2 to 9, counts that nothing divides, several channels.
+/// The order in which element `at` is added up when the inputs come from `first` on.
+fn order_from(first: u32, n: u32, at: usize) -> u64 {
+    let inputs = (0..n).map(|i| Elem::input((first + i) % n, at));
+    inputs.reduce(Elem::add).unwrap().order
+}
+
+/// Compares an output with the definition, and the order of a reduction with the algorithm's.
+fn check(call: &Call, counts: &[usize], algorithm: Algorithm, rank: u32, output: &[Elem]) {
+    let (kind, n) = (call.kind, counts.len() as u32);
+    assert_eq!(output.len(), result_len(kind, counts, rank), "{kind:?} on rank {rank}");
+    for (i, elem) in output.iter().enumerate() {
+        let right = definition(kind, counts, rank, i).unwrap();
+        assert_eq!((elem.set, elem.at), right, "{algorithm} {kind:?} {counts:?}: element {i} of rank {rank}");
+        if !kind.reduces() {
+            continue;
+        }
+        // NCCL's ring ends a block at the rank that it is for.
+        let begins: Vec<u32> = match (algorithm, kind) {
+            (Algorithm::Flat | Algorithm::TwoShot, _) => vec![0],
+            (Algorithm::Ring, Kind::AllReduce) => (0..n).collect(),
+            (Algorithm::Ring, Kind::Reduce { root }) => vec![(root + 1) % n],
+            (Algorithm::Ring, _) => vec![(rank + 1) % n],
+        };
+        let is_right = begins.iter().any(|first| order_from(*first, n, elem.at) == elem.order);
+        assert!(is_right, "{algorithm} {kind:?}: element {i} of rank {rank} is added up in another order");
+    }
+}
+
+/// In any order of execution every rank ends with what the kind's definition says, each contribution once and in the
+/// algorithm's order, no message is missing, left over, too long or of another length than expected, and only the
+/// connections are used that the plan names: every kind, algorithm, 2 to 9 ranks, in place and not, counts that nothing
+/// divides, one and three channels, messages down to two elements for all ranks.
 #[test]
-fn all_reduce_plans_are_complete() {
+fn plans_are_complete() {
     for algorithm in Algorithm::ALL {
-        for n in 2..=9 {
-            for count in [1usize, 2, 15, 16, 17, 100, 1023, 3000] {
+        for n in 2..=9u32 {
+            for (count, chunk_bytes) in
+                [(1, 8), (5, 8), (2, 64), (15, 512), (17, 64), (100, 512), (333, 2048)]
+            {
                 for channels in [1, 3] {
-                    let choice = Choice { algorithm, protocol: Protocol::Simple, channels, chunk_bytes: 512 };
-                    for (rank, output) in run(all_reduce(count), choice, n, count as u64).iter().enumerate() {
-                        assert!(
-                            output.iter().all(|set| *set == (1 << n) - 1),
-                            "{algorithm} {n} {count} rank {rank}"
-                        );
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// Every rank ends with the root's data and nothing else.
-#[test]
-fn broadcast_plans_are_complete() {
-    for n in 2..=5 {
-        for root in 0..n {
-            let call = Call { kind: Kind::Broadcast { root }, ..all_reduce(1000) };
-            let choice = Choice {
-                algorithm: Algorithm::Flat,
-                protocol: Protocol::Simple,
-                channels: 2,
-                chunk_bytes: 256,
-            };
-            for output in run(call, choice, n, 7) {
-                assert!(output.iter().all(|set| *set == 1 << root));
-            }
-        }
-    }
-}
-
-/// Whatever the size, the choice fits the rings: no message exceeds its protocol's slot, also where a protocol
-/// or an algorithm is forced.
-#[test]
-fn choices_fit_their_slots() {
-    let forced = |a: Option<Algorithm>, p: Option<Protocol>| (a, p);
-    let mut settings = vec![forced(None, None)];
-    for a in Algorithm::ALL {
-        settings.extend(Protocol::ALL.map(|p| forced(Some(a), Some(p))));
-    }
-    for n in [2u32, 3, 8, 64] {
-        for (algorithm, protocol) in settings.clone() {
-            for channels in [1, 4] {
-                let config = Config { algorithm, protocol, channels, ..Config::new(n) };
-                let limits = Shm::limits(&config.geometry(n).unwrap());
-                for bytes in
-                    (2..28).flat_map(|k| [(1usize << k) - 4, 1 << k, (1 << k) + 4]).filter(|b| *b > 0)
-                {
-                    let call = all_reduce(bytes / 4);
-                    let choice = select(&call, &config, &limits);
-                    let room = if choice.algorithm == Algorithm::Ring { limits.pair } else { limits.fan };
-                    let plan = Plan::new(call, choice, 1, n);
-                    for channel in 0..plan.channels() {
-                        for index in 0..(4 * u64::from(n)) {
-                            let Some(prim) = plan.prim(channel, index) else { break };
-                            let largest = 4 * prim.len.max(prim.message);
-                            assert!(
-                                largest <= room[choice.protocol as usize],
-                                "{n} ranks, {bytes} B: {choice:?} {prim:?}"
-                            );
+                    let choice = Choice { algorithm, protocol: Protocol::Simple, channels, chunk_bytes };
+                    let seed = (count as u64 + 11) * u64::from(n) * 0x9e37_79b9 + u64::from(channels);
+                    for (call, counts) in calls(count, n, seed) {
+                        for place in [Place::Apart, Place::InPlace] {
+                            if place == Place::InPlace
+                                && !Plan::new(call.clone(), choice, 0, n).works_in_place()
+                            {
+                                continue;
+                            }
+                            let outputs = run(&call, choice, n, place, seed);
+                            for (rank, output) in (0..).zip(&outputs) {
+                                check(&call, &counts, algorithm, rank, output);
+                            }
                         }
                     }
                 }
             }
         }
     }
+}
+
+/// Nobody passes a barrier whose message has not come from everybody.
+#[test]
+fn barriers_wait_for_all() {
+    for n in 2..=5 {
+        let call = Call::new(Kind::Barrier, 0, DType::F32, ReduceOp::Sum);
+        let choice =
+            Choice { algorithm: Algorithm::Flat, protocol: Protocol::Ll, channels: 1, chunk_bytes: 56 };
+        assert!(run(&call, choice, n, Place::Apart, 7).iter().all(Vec::is_empty));
+        let plan = Plan::new(call, choice, 0, n);
+        assert_eq!(plan.prim(0, 1).unwrap().recv, Recv::All);
+    }
+}
+
+/// All-reduces of every size from 2^2 to 2^28 bytes, and those of other kinds with as many in each block.
+fn sizes(n: u32) -> impl Iterator<Item = Call> {
+    let bytes = (2..28).flat_map(|k| [(1usize << k) - 4, 1 << k, (1 << k) + 4]).filter(|b| *b > 0);
+    bytes.flat_map(move |bytes| calls(bytes / 4, n, bytes as u64)).map(|(call, _)| call)
+}
+
+/// Whatever the size, the choice fits the rings: no message exceeds its ring's slot, also where a protocol or an
+/// algorithm is forced or the slots are the smallest.
+#[test]
+fn choices_fit_their_slots() {
+    let mut settings = vec![(None, None)];
+    for a in Algorithm::ALL {
+        settings.extend(Protocol::ALL.map(|p| (Some(a), Some(p))));
+    }
+    for n in [2u32, 3, 8, 64] {
+        for (algorithm, protocol) in settings.clone() {
+            for (channels, chunk_bytes) in [(1, Config::new(n).chunk_bytes), (4, 1 << 20), (2, 64)] {
+                let config = Config { algorithm, protocol, channels, chunk_bytes, ..Config::new(n) };
+                let limits = Shm::limits(&config.geometry(n).unwrap());
+                for call in sizes(n) {
+                    let choice = select(&call, &config, &limits);
+                    let plan = Plan::new(call, choice, 1, n);
+                    for channel in 0..plan.channels() {
+                        for index in 0..(4 * u64::from(n)).min(40) {
+                            let Some(prim) = plan.prim(channel, index) else { break };
+                            assert_fits(&prim, &plan, &limits);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn assert_fits(prim: &Prim, plan: &Plan, limits: &Limits) {
+    let p = plan.choice.protocol as usize;
+    let sent = match prim.send {
+        Send::None => usize::MAX,
+        Send::Pair(_) => limits.pair[p],
+        Send::Fan => limits.fan[p],
+    };
+    let received = match prim.recv {
+        Recv::None => usize::MAX,
+        Recv::Pair(_) | Recv::AllPairs => limits.pair[p],
+        Recv::From(_) | Recv::All => limits.fan[p],
+    };
+    assert!(4 * prim.len <= sent || prim.send == Send::None, "{plan:?} {prim:?}");
+    assert!(4 * prim.message <= received, "{plan:?} {prim:?}");
 }

@@ -25,7 +25,6 @@ pub(super) fn prim(chunks: Chunks, index: u64, rank: u32, nranks: u32, grain: us
         let whole = chunks.get(chunk);
         (whole, whole.piece(of as usize, nranks as usize, grain))
     };
-    let nothing = Prim::send(Send::None, Default::default());
     Some(match phase {
         0 if iteration < count => {
             let (whole, own) = piece(iteration, rank);
@@ -33,7 +32,7 @@ pub(super) fn prim(chunks: Chunks, index: u64, rank: u32, nranks: u32, grain: us
         }
         1 if (1..=count).contains(&iteration) => {
             let (whole, own) = piece(iteration - 1, rank);
-            Prim::recv_reduce_copy_send_part(Recv::All, whole, own, Send::Fan)
+            Prim::recv_reduce_copy_send(Recv::All, own, Send::Fan).out_of(whole.len, own.at - whole.at)
         }
         2.. if iteration >= 2 => {
             // Each rank starts with its successor, so that not all read from the same one at once.
@@ -41,6 +40,6 @@ pub(super) fn prim(chunks: Chunks, index: u64, rank: u32, nranks: u32, grain: us
             let (_, theirs) = piece(iteration - 2, from);
             Prim::recv(Recv::From(from), theirs)
         }
-        _ => nothing,
+        _ => Prim::NOTHING,
     })
 }

@@ -5,7 +5,7 @@
 //! fields that need a model of the cluster do not exist yet and are left out, not filled with zeros.
 
 use crate::error::Error;
-use crate::plan::{Call, Kind};
+use crate::plan::Kind;
 use crate::settings::{Vars, table};
 use coordinator_lite::Member;
 use serde::Serialize;
@@ -18,15 +18,10 @@ use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// The words of a member's record, by position.
+/// The words of a member's record, by position, besides the collectives'.
 #[derive(Clone, Copy)]
 enum Word {
     Inits = 0,
-    AllReduceCalls,
-    AllReduceBytes,
-    BroadcastCalls,
-    BroadcastBytes,
-    BarrierCalls,
     Waits,
     WaitNs,
     LongestWaitNs,
@@ -37,56 +32,94 @@ enum Word {
     MessagesSimple,
 }
 
-fn put(record: &MemberRecord, word: Word, value: u64) {
+/// Where the collectives' words begin: calls and bytes of each counter in turn.
+const FIRST_COUNTER: usize = 9;
+
+/// What is counted apart; the uneven forms count as the even ones.
+const COUNTERS: [&str; 9] = [
+    "all_reduce",
+    "reduce",
+    "broadcast",
+    "all_gather",
+    "reduce_scatter",
+    "all_to_all",
+    "barrier",
+    // FakeGPU's reports have the seven above and no others: these are there only if they were used.
+    "gather",
+    "scatter",
+];
+/// How many of them every report has.
+const ALWAYS: usize = 7;
+
+/// The position in [`COUNTERS`].
+fn counter(kind: Kind) -> usize {
+    match kind {
+        Kind::AllReduce => 0,
+        Kind::Reduce { .. } => 1,
+        Kind::Broadcast { .. } => 2,
+        Kind::AllGather | Kind::AllGatherV => 3,
+        Kind::ReduceScatter | Kind::ReduceScatterV => 4,
+        Kind::AllToAll => 5,
+        Kind::Barrier => BARRIER,
+        Kind::Gather { .. } => 7,
+        Kind::Scatter { .. } => 8,
+    }
+}
+
+const BARRIER: usize = 6;
+
+/// The word with a counter's calls; its bytes are in the next one.
+fn calls_word(counter: usize) -> usize {
+    FIRST_COUNTER + 2 * counter
+}
+
+fn put(record: &MemberRecord, word: usize, value: u64) {
     // ORDERING: Relaxed; each counter stands for itself.
-    record.words[word as usize].store(value, Ordering::Relaxed);
+    record.words[word].store(value, Ordering::Relaxed);
 }
 
-fn get(record: &MemberRecord, word: Word) -> u64 {
+fn get(record: &MemberRecord, word: usize) -> u64 {
     // ORDERING: Relaxed; the report is written after a barrier, or takes what is there.
-    record.words[word as usize].load(Ordering::Relaxed)
+    record.words[word].load(Ordering::Relaxed)
 }
 
-/// One rank's counts of what it has called.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Tally {
-    all_reduce: [u64; 2],
-    broadcast: [u64; 2],
-    barrier: u64,
+fn get_word(record: &MemberRecord, word: Word) -> u64 {
+    get(record, word as usize)
 }
+
+/// One rank's counts of what it has called: calls and bytes, by [`counter`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tally([[u64; 2]; COUNTERS.len()]);
 
 impl Tally {
-    /// Counts a completed call.
+    /// Counts a completed call on a buffer of `bytes`.
     #[inline]
-    pub(crate) fn count(&mut self, call: &Call) {
-        let counter = match call.kind {
-            Kind::AllReduce => &mut self.all_reduce,
-            Kind::Broadcast { .. } => &mut self.broadcast,
-            Kind::Barrier => {
-                self.barrier += 1;
-                return;
-            }
-        };
-        counter[0] += 1;
-        counter[1] += call.bytes() as u64;
+    pub(crate) fn count(&mut self, kind: Kind, bytes: usize) {
+        let [calls, sum] = &mut self.0[counter(kind)];
+        *calls += 1;
+        *sum += bytes as u64;
     }
 
     /// Writes everything to the rank's record.
     pub(crate) fn publish(&self, record: &MemberRecord, waits: &WaitStats, messages: [u64; 3]) {
-        put(record, Word::Inits, 1);
-        put(record, Word::AllReduceCalls, self.all_reduce[0]);
-        put(record, Word::AllReduceBytes, self.all_reduce[1]);
-        put(record, Word::BroadcastCalls, self.broadcast[0]);
-        put(record, Word::BroadcastBytes, self.broadcast[1]);
-        put(record, Word::BarrierCalls, self.barrier);
-        put(record, Word::Waits, waits.waits);
-        put(record, Word::WaitNs, waits.total_ns);
-        put(record, Word::LongestWaitNs, waits.longest_ns);
-        put(record, Word::Sleeps, waits.sleeps);
-        put(record, Word::Yields, waits.yields);
-        put(record, Word::MessagesLl, messages[0]);
-        put(record, Word::MessagesLl128, messages[1]);
-        put(record, Word::MessagesSimple, messages[2]);
+        for (counter, [calls, bytes]) in self.0.iter().enumerate() {
+            put(record, calls_word(counter), *calls);
+            put(record, calls_word(counter) + 1, *bytes);
+        }
+        let words = [
+            (Word::Inits, 1),
+            (Word::Waits, waits.waits),
+            (Word::WaitNs, waits.total_ns),
+            (Word::LongestWaitNs, waits.longest_ns),
+            (Word::Sleeps, waits.sleeps),
+            (Word::Yields, waits.yields),
+            (Word::MessagesLl, messages[0]),
+            (Word::MessagesLl128, messages[1]),
+            (Word::MessagesSimple, messages[2]),
+        ];
+        for (word, value) in words {
+            put(record, word as usize, value);
+        }
     }
 }
 
@@ -167,18 +200,21 @@ fn rank_entry(rank: usize, member: &Member, record: &MemberRecord) -> Rank {
     Rank {
         rank,
         node: member.node.clone(),
-        wait_time_ms: ms(get(record, Word::WaitNs)),
-        longest_wait_ms: ms(get(record, Word::LongestWaitNs)),
-        waits: get(record, Word::Waits),
-        sleeps: get(record, Word::Sleeps),
-        yields: get(record, Word::Yields),
-        communicator_inits: get(record, Word::Inits),
-        collective_calls: get(record, Word::AllReduceCalls) + get(record, Word::BroadcastCalls),
-        barrier_calls: get(record, Word::BarrierCalls),
+        wait_time_ms: ms(get_word(record, Word::WaitNs)),
+        longest_wait_ms: ms(get_word(record, Word::LongestWaitNs)),
+        waits: get_word(record, Word::Waits),
+        sleeps: get_word(record, Word::Sleeps),
+        yields: get_word(record, Word::Yields),
+        communicator_inits: get_word(record, Word::Inits),
+        collective_calls: (0..COUNTERS.len())
+            .filter(|counter| *counter != BARRIER)
+            .map(|counter| get(record, calls_word(counter)))
+            .sum(),
+        barrier_calls: get(record, calls_word(BARRIER)),
         messages_sent: BTreeMap::from([
-            ("LL", get(record, Word::MessagesLl)),
-            ("LL128", get(record, Word::MessagesLl128)),
-            ("Simple", get(record, Word::MessagesSimple)),
+            ("LL", get_word(record, Word::MessagesLl)),
+            ("LL128", get_word(record, Word::MessagesLl128)),
+            ("Simple", get_word(record, Word::MessagesSimple)),
         ]),
     }
 }
@@ -209,14 +245,6 @@ fn build(segment: &Segment, members: &[Member], about: About) -> Report {
     let records: Vec<&MemberRecord> = (0..members.len() as u32).map(|r| segment.member_record(r)).collect();
     let ranks: Vec<Rank> =
         members.iter().zip(&records).enumerate().map(|(r, (m, record))| rank_entry(r, m, record)).collect();
-    // A collective is complete when its slowest rank has completed it; bytes are those of all ranks.
-    let least = |word| records.iter().map(|r| get(r, word)).min().unwrap_or(0);
-    let total = |word| records.iter().map(|r| get(r, word)).sum::<u64>();
-    let collectives = BTreeMap::from([
-        ("all_reduce", Collective { calls: least(Word::AllReduceCalls), bytes: total(Word::AllReduceBytes) }),
-        ("broadcast", Collective { calls: least(Word::BroadcastCalls), bytes: total(Word::BroadcastBytes) }),
-        ("barrier", Collective { calls: least(Word::BarrierCalls), bytes: 0 }),
-    ]);
     let config_path = table::CLUSTER_CONFIG.get(&Vars::of_process()).ok().flatten();
     let file = config_path.as_ref().and_then(|path| topo::Cluster::load(path).ok());
     let config_path = config_path.map(|path| path.display().to_string());
@@ -237,10 +265,21 @@ fn build(segment: &Segment, members: &[Member], about: About) -> Report {
             job: format!("{job:016x}"),
             shared_memory_bytes: segment.committed_bytes().unwrap_or(0),
         },
-        collectives,
+        collectives: collectives(&records),
         nodes,
         ranks,
     }
+}
+
+fn collectives(records: &[&MemberRecord]) -> BTreeMap<&'static str, Collective> {
+    let entry = |(counter, name): (usize, &&'static str)| {
+        let word = calls_word(counter);
+        // A collective is complete when its slowest rank has completed it; bytes are those of all ranks.
+        let calls = records.iter().map(|record| get(record, word)).min().unwrap_or(0);
+        let bytes = records.iter().map(|record| get(record, word + 1)).sum();
+        (counter < ALWAYS || calls > 0).then_some((*name, Collective { calls, bytes }))
+    };
+    COUNTERS.iter().enumerate().filter_map(entry).collect()
 }
 
 /// Writes the report of all ranks to `path`, whole or not at all.

@@ -249,7 +249,7 @@ impl Stream {
         at: *mut u8,
         payload: T,
     ) -> Result<Pending<T>, Error> {
-        let bytes = call.bytes();
+        let bytes = call.bytes(comm.nranks() as u32);
         // SAFETY: the caller's contract; the driver keeps the payload until the task is over.
         let task = unsafe { comm.task(call, Buffers { input: at, output: at })? };
         self.queue(vec![task], bytes, payload)

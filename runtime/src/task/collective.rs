@@ -63,7 +63,7 @@ impl CollectiveTask {
         if *state == State::Queued {
             *state = State::Running;
             // SAFETY: the contract of `new`.
-            if unsafe { engine.begin(shared, *call, *buffers)? } == Begun::Done {
+            if unsafe { engine.begin(shared, call, *buffers)? } == Begun::Done {
                 engine.finish(shared, call);
                 return Ok(Progress::Done);
             }

@@ -1,24 +1,27 @@
 //! Connections through a shared-memory segment, made on first use.
 
 use crate::error::Error;
-use crate::plan::{Algorithm, Limits};
+use crate::plan::{Limits, Wires};
 use shmring::layout::Geometry;
 use shmring::segment::Segment;
 use shmring::{Protocol, Receiver, Sender};
 
-/// The ends of one channel's connections.
+/// The ends of one channel's connections. Those to or from a single rank are found by its number; the vectors are empty
+/// until there is one.
 #[derive(Debug, Default)]
 pub(crate) struct Lane {
     /// This rank's ring to all others.
     pub(crate) fan_out: Option<Sender>,
     /// The other ranks' rings to all; `None` at the own rank.
     pub(crate) fan_in: Vec<Option<Receiver>>,
-    /// To the next rank.
-    pub(crate) next: Option<Sender>,
-    /// From the previous rank.
-    pub(crate) prev: Option<Receiver>,
-    /// Whether the Simple slots of the fan and of the pair rings have memory.
-    slots: [bool; 2],
+    /// This rank's pair rings.
+    pub(crate) pair_out: Vec<Option<Sender>>,
+    /// The pair rings to this rank.
+    pub(crate) pair_in: Vec<Option<Receiver>>,
+    /// Whether the Simple slots have memory: of the fan rings, of the pair rings from and to this rank.
+    fan_slots: bool,
+    out_slots: Vec<bool>,
+    in_slots: Vec<bool>,
 }
 
 /// The connections of one rank.
@@ -28,6 +31,24 @@ pub(crate) struct Shm {
     pub(crate) lanes: Vec<Lane>,
     rank: u32,
     nranks: u32,
+}
+
+/// Whether a peer's end is there, and its Simple slots if they are `needed`.
+#[inline]
+fn is_there<T>(ends: &[Option<T>], slots: &[bool], peer: u32, needed: bool) -> bool {
+    let peer = peer as usize;
+    ends.get(peer).is_some_and(Option::is_some) && (!needed || slots[peer])
+}
+
+impl Lane {
+    /// Whether every connection of a plan exists.
+    #[inline]
+    fn has(&self, wires: &Wires, slots: bool, rank: u32, nranks: u32) -> bool {
+        let Self { pair_out, pair_in, out_slots, in_slots, .. } = self;
+        (!wires.fan || self.fan_out.is_some() && (!slots || self.fan_slots))
+            && wires.to.iter(rank, nranks).all(|peer| is_there(pair_out, out_slots, peer, slots))
+            && wires.from.iter(rank, nranks).all(|peer| is_there(pair_in, in_slots, peer, slots))
+    }
 }
 
 impl Shm {
@@ -43,21 +64,18 @@ impl Shm {
         Limits { nranks: geometry.members, fan: capacity(&geometry.fan), pair: capacity(&geometry.pair) }
     }
 
-    /// Makes sure that the connections that an algorithm uses on the first `channels` channels exist.
+    /// Makes sure that the connections that a plan uses on the first `channels` channels exist.
     #[inline]
     pub(crate) fn connect(
         &mut self,
-        algorithm: Algorithm,
+        wires: &Wires,
         protocol: Protocol,
         channels: usize,
     ) -> Result<(), Error> {
-        let ring = algorithm == Algorithm::Ring;
         let slots = protocol == Protocol::Simple;
         for channel in 0..channels {
-            let lane = &self.lanes[channel];
-            let connected = if ring { lane.next.is_some() } else { lane.fan_out.is_some() };
-            if !connected || (slots && !lane.slots[usize::from(ring)]) {
-                let connected = self.connect_lane(channel as u32, ring, slots);
+            if !self.lanes[channel].has(wires, slots, self.rank, self.nranks) {
+                let connected = self.connect_lane(channel as u32, wires, slots);
                 connected.map_err(|cause| Error::Segment { rank: self.rank, cause })?;
             }
         }
@@ -65,45 +83,68 @@ impl Shm {
     }
 
     #[cold]
-    fn connect_lane(&mut self, channel: u32, ring: bool, slots: bool) -> Result<(), shmring::Error> {
-        let lane = &mut self.lanes[channel as usize];
+    fn connect_lane(&mut self, channel: u32, wires: &Wires, slots: bool) -> Result<(), shmring::Error> {
         let (rank, n) = (self.rank, self.nranks);
-        let (next, prev) = ((rank + 1) % n, (rank + n - 1) % n);
-        if ring {
-            if lane.next.is_none() {
-                lane.prev = Some(self.segment.pair_receiver(channel, prev)?);
-                lane.next = Some(self.segment.pair_sender(channel, next)?);
+        if wires.fan {
+            self.connect_fans(channel, slots)?;
+        }
+        let (lane, segment) = (&mut self.lanes[channel as usize], &self.segment);
+        for peer in wires.to.iter(rank, n) {
+            let at = peer as usize;
+            lane.pair_out.resize_with(n as usize, || None);
+            lane.out_slots.resize(n as usize, false);
+            if lane.pair_out[at].is_none() {
+                lane.pair_out[at] = Some(segment.pair_sender(channel, peer)?);
             }
-            if slots {
-                self.segment.commit_pair_slots(channel, rank, next)?;
-                self.segment.commit_pair_slots(channel, prev, rank)?;
-            }
-        } else {
-            if lane.fan_out.is_none() {
-                let mut receivers = Vec::with_capacity(n as usize);
-                for source in 0..n {
-                    let other = source != rank;
-                    receivers.push(other.then(|| self.segment.fan_receiver(channel, source)).transpose()?);
-                }
-                lane.fan_in = receivers;
-                lane.fan_out = Some(self.segment.fan_sender(channel)?);
-            }
-            if slots {
-                for source in 0..n {
-                    self.segment.commit_fan_slots(channel, source)?;
-                }
+            if slots && !lane.out_slots[at] {
+                segment.commit_pair_slots(channel, rank, peer)?;
+                lane.out_slots[at] = true;
             }
         }
-        lane.slots[usize::from(ring)] |= slots;
+        for peer in wires.from.iter(rank, n) {
+            let at = peer as usize;
+            lane.pair_in.resize_with(n as usize, || None);
+            lane.in_slots.resize(n as usize, false);
+            if lane.pair_in[at].is_none() {
+                lane.pair_in[at] = Some(segment.pair_receiver(channel, peer)?);
+            }
+            if slots && !lane.in_slots[at] {
+                segment.commit_pair_slots(channel, peer, rank)?;
+                lane.in_slots[at] = true;
+            }
+        }
+        Ok(())
+    }
+
+    fn connect_fans(&mut self, channel: u32, slots: bool) -> Result<(), shmring::Error> {
+        let (rank, n) = (self.rank, self.nranks);
+        let lane = &mut self.lanes[channel as usize];
+        if lane.fan_out.is_none() {
+            let mut receivers = Vec::with_capacity(n as usize);
+            for source in 0..n {
+                let other = source != rank;
+                receivers.push(other.then(|| self.segment.fan_receiver(channel, source)).transpose()?);
+            }
+            lane.fan_in = receivers;
+            lane.fan_out = Some(self.segment.fan_sender(channel)?);
+        }
+        if slots && !lane.fan_slots {
+            for source in 0..n {
+                self.segment.commit_fan_slots(channel, source)?;
+            }
+            lane.fan_slots = true;
+        }
         Ok(())
     }
 
     /// Messages that this rank has sent in each protocol, over all connections.
     pub(crate) fn sent(&self) -> [u64; 3] {
         let mut sum = [0; 3];
-        for sender in self.lanes.iter().flat_map(|lane| [&lane.fan_out, &lane.next]).flatten() {
-            for (total, carried) in sum.iter_mut().zip(sender.carried()) {
-                *total += carried;
+        for lane in &self.lanes {
+            for sender in lane.fan_out.iter().chain(lane.pair_out.iter().flatten()) {
+                for (total, carried) in sum.iter_mut().zip(sender.carried()) {
+                    *total += carried;
+                }
             }
         }
         sum

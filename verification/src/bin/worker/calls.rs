@@ -1,6 +1,15 @@
 //! Calls written as text, so that a test can let each rank make others.
 //!
-//! `all_reduce/TYPE/OP/COUNT`, `broadcast/TYPE/ROOT/COUNT`, `barrier`; with `2:` before it, of the second communicator.
+//! `barrier`, or `KIND/TYPE/BY/COUNT`; with `2:` before it, of the second communicator. What `BY` says:
+//!
+//! | kinds | by |
+//! | --- | --- |
+//! | all_reduce, reduce_scatter | the reduction |
+//! | broadcast, gather, scatter | the root |
+//! | reduce | both: `sum:0` |
+//! | all_gather, all_to_all | nothing: `-` |
+//! | all_gather_v | the rank whose block is one element longer than the count |
+//! | reduce_scatter_v | reduction and that rank: `sum:0` |
 
 use anyhow::{Context, bail};
 use half::{bf16, f16};
@@ -50,15 +59,33 @@ fn typed<T: ringccl::Element + Default + Clone>(
     count: usize,
     comm: &mut Communicator,
 ) -> anyhow::Result<()> {
+    let n = comm.nranks();
     let mut buffer = vec![T::default(); count];
+    let mut all = vec![T::default(); n * count];
+    let (op, place) = by.split_once(':').unwrap_or((by, by));
+    let op = || op.parse::<ReduceOp>().with_context(|| format!("{by}: no reduction"));
+    let place = || place.parse::<usize>().with_context(|| format!("{by}: no rank"));
     match kind {
-        "all_reduce" => {
-            let op: ReduceOp = by.parse().with_context(|| format!("{by}: no reduction"))?;
-            Ok(comm.all_reduce_in_place(&mut buffer, op)?)
-        }
-        "broadcast" => {
-            Ok(comm.broadcast(&mut buffer, by.parse().with_context(|| format!("{by}: no root"))?)?)
+        "all_reduce" => comm.all_reduce_in_place(&mut buffer, op()?)?,
+        "broadcast" => comm.broadcast(&mut buffer, place()?)?,
+        "reduce" => comm.reduce_in_place(&mut buffer, op()?, place()?)?,
+        "all_gather" => comm.all_gather_in_place(&mut all)?,
+        "reduce_scatter" => comm.reduce_scatter_in_place(&mut all, op()?)?,
+        "all_to_all" => comm.all_to_all_in_place(&mut all)?,
+        "gather" => comm.gather(&buffer, &mut all, place()?)?,
+        "scatter" => comm.scatter(&all, &mut buffer, place()?)?,
+        "all_gather_v" | "reduce_scatter_v" => {
+            let (longer, rank) = (place()?, comm.rank());
+            let counts: Vec<usize> = (0..n).map(|r| count + usize::from(r == longer)).collect();
+            let mut one = vec![T::default(); counts[rank]];
+            let mut all = vec![T::default(); counts.iter().sum()];
+            if kind == "all_gather_v" {
+                comm.all_gather_v(&one, &mut all, &counts)?;
+            } else {
+                comm.reduce_scatter_v(&all, &mut one, &counts, op()?)?;
+            }
         }
         _ => bail!("{kind}: not a collective"),
     }
+    Ok(())
 }

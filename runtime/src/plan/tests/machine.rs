@@ -1,0 +1,218 @@
+//! A symbolic machine: elements say whose inputs are in them, messages are queues with as many slots as a ring has.
+
+use crate::plan::{Call, Choice, Own, Plan, Prim, Recv, Send, Span};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// An element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Elem {
+    /// Which ranks' inputs have been added up in it, one bit each.
+    pub(super) set: u64,
+    /// Which element of those inputs it is.
+    pub(super) at: usize,
+    /// In which order they were added.
+    pub(super) order: u64,
+}
+
+/// Nothing: memory that nobody has written, or a hole in a message.
+pub(super) const POISON: Elem = Elem { set: u64::MAX, at: 0, order: 0 };
+
+impl Elem {
+    /// Element `at` of the input of `rank`.
+    pub(super) fn input(rank: u32, at: usize) -> Self {
+        Self { set: 1 << rank, at, order: u64::from(rank) + 1 }
+    }
+
+    /// The sum, `self` being the first operand.
+    pub(super) fn add(self, other: Self) -> Self {
+        assert!(self != POISON && other != POISON, "a hole or an unwritten element takes part");
+        assert_eq!(self.at, other.at, "two different elements are added");
+        assert_eq!(self.set & other.set, 0, "a rank's input is added twice");
+        let order = (self.order.rotate_left(9) ^ other.order).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        Self { set: self.set | other.set, at: self.at, order }
+    }
+}
+
+/// Where an operation's buffers are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Apart,
+    /// As NCCL defines it for the kind.
+    InPlace,
+}
+
+/// One rank: its plan, how far it is on each channel, its memory.
+struct Machine {
+    plan: Plan,
+    index: Vec<u64>,
+    memory: Vec<Elem>,
+    input: usize,
+    output: usize,
+    /// Pair rings that it has sent to and received from.
+    used: [BTreeSet<u32>; 2],
+    fan: bool,
+}
+
+impl Machine {
+    fn new(plan: Plan, rank: u32, n: u32, place: Place) -> Self {
+        let (input_len, output_len) = plan.call.buffers(rank, n);
+        let block = if plan.call.kind.has_blocks() { plan.call.block(rank).at } else { 0 };
+        let (input, output, len) = match place {
+            Place::Apart => (0, input_len, input_len + output_len),
+            // The shorter buffer is the own block of the longer one.
+            Place::InPlace if input_len < output_len => (block, 0, output_len.max(block + input_len)),
+            Place::InPlace if output_len > 0 && output_len < input_len => (0, block, input_len),
+            Place::InPlace => (0, 0, input_len.max(output_len)),
+        };
+        let mut memory = vec![POISON; len];
+        for at in 0..input_len {
+            memory[input + at] = Elem::input(rank, at);
+        }
+        let index = vec![0; plan.channels()];
+        Self { plan, index, memory, input, output, used: Default::default(), fan: false }
+    }
+
+    /// Notes the use of a ring, to (0) or from (1) another rank.
+    fn note(&mut self, direction: usize, peer: u32, fan: bool) {
+        self.fan |= fan;
+        if !fan {
+            self.used[direction].insert(peer);
+        }
+    }
+
+    /// The rank's own input that a primitive uses.
+    fn own(&self, own: Own, rank: u32) -> Vec<Elem> {
+        let read = |span: Span| {
+            assert!(span.end() <= self.plan.input, "{span:?} is outside the input");
+            self.memory[self.input + span.at..self.input + span.end()].to_vec()
+        };
+        match own {
+            Own::Span { span, hole } => {
+                let mut elements = read(span);
+                if hole.len > 0 {
+                    elements[hole.at - span.at..hole.end() - span.at].fill(POISON);
+                }
+                elements
+            }
+            Own::Blocks(stretch) => {
+                let block = |of: u32| {
+                    let part = read(self.plan.call.place(stretch.span, of));
+                    if of == rank { vec![POISON; part.len()] } else { part }
+                };
+                (stretch.first..stretch.end).flat_map(block).collect()
+            }
+        }
+    }
+}
+
+/// The messages on their way, by (channel, from, to, fan or pair).
+#[derive(Default)]
+struct Rings(BTreeMap<(usize, u32, u32, bool), VecDeque<Vec<Elem>>>);
+
+impl Rings {
+    fn queue(&mut self, channel: usize, from: u32, to: u32, fan: bool) -> &mut VecDeque<Vec<Elem>> {
+        self.0.entry((channel, from, to, fan)).or_default()
+    }
+}
+
+/// From whom a primitive receives, and to whom it sends, and whether by fan rings.
+fn ends(prim: &Prim, rank: u32, n: u32) -> [Vec<(u32, bool)>; 2] {
+    let others = |fan: bool| (0..n).filter(|r| *r != rank).map(|r| (r, fan)).collect();
+    let sources = match prim.recv {
+        Recv::None => vec![],
+        Recv::Pair(from) => vec![(from, false)],
+        Recv::From(from) => vec![(from, true)],
+        Recv::All => others(true),
+        Recv::AllPairs => others(false),
+    };
+    let targets = match prim.send {
+        Send::None => vec![],
+        Send::Pair(to) => vec![(to, false)],
+        Send::Fan => others(true),
+    };
+    [sources, targets]
+}
+
+/// Runs the next primitive of `rank` on `channel`; false if it must wait.
+fn step(machine: &mut Machine, rings: &mut Rings, rank: u32, n: u32, channel: usize) -> bool {
+    let Some(prim) = machine.plan.prim(channel, machine.index[channel]) else { return false };
+    let [sources, targets] = ends(&prim, rank, n);
+    let slots = |fan: bool| if fan { 4 } else { 8 };
+    let credit = targets.iter().all(|(to, fan)| rings.queue(channel, rank, *to, *fan).len() < slots(*fan));
+    let here = sources.iter().all(|(from, fan)| !rings.queue(channel, *from, rank, *fan).is_empty());
+    if !credit || !here {
+        return false;
+    }
+    let own = prim.own.map(|own| machine.own(own, rank));
+    let ordered = matches!(prim.recv, Recv::All | Recv::AllPairs);
+    let mut parts: Vec<(u32, Vec<Elem>)> = Vec::new();
+    for (from, fan) in &sources {
+        let message = rings.queue(channel, *from, rank, *fan).pop_front().unwrap();
+        assert_eq!(message.len(), prim.message, "rank {rank} expects another length from rank {from}");
+        parts.push((*from, message[prim.part..prim.part + prim.len].to_vec()));
+        machine.note(1, *from, *fan);
+    }
+    // As the executor: in rank order from all, the received value first from one.
+    parts.extend(own.map(|own| (if ordered { rank } else { n }, own)));
+    if ordered {
+        parts.sort_by_key(|(rank, _)| *rank);
+    }
+    let result = parts.into_iter().map(|(_, part)| part).reduce(|sum, part| {
+        assert_eq!(sum.len(), part.len());
+        sum.into_iter().zip(part).map(|(a, b)| a.add(b)).collect()
+    });
+    let result = result.unwrap_or_default();
+    assert_eq!(result.len(), prim.len, "{prim:?}");
+    assert!(!prim.last || result.iter().all(|e| e.set == (1 << n) - 1), "`last` on an unfinished sum");
+    if let Some(span) = prim.dst {
+        assert!(span.end() <= machine.plan.output && span.len == prim.len, "{prim:?} stores elsewhere");
+        machine.memory[machine.output + span.at..machine.output + span.end()].copy_from_slice(&result);
+    }
+    let largest = machine.plan.choice.chunk_bytes / machine.plan.call.dtype.size_bytes();
+    for (to, fan) in targets {
+        assert!(result.len() <= largest, "{prim:?} does not fit");
+        rings.queue(channel, rank, to, fan).push_back(result.clone());
+        machine.note(0, to, fan);
+    }
+    machine.index[channel] += 1;
+    true
+}
+
+/// Runs all ranks, in an order drawn from `seed`, until nothing moves; returns their outputs.
+///
+/// Panics when a rank is stuck, a message is left over, or a plan uses other pair rings than it names.
+pub(super) fn run(call: &Call, choice: Choice, n: u32, place: Place, seed: u64) -> Vec<Vec<Elem>> {
+    let mut machines: Vec<Machine> =
+        (0..n).map(|rank| Machine::new(Plan::new(call.clone(), choice, rank, n), rank, n, place)).collect();
+    let channels = machines[0].plan.channels();
+    assert!(machines.iter().all(|machine| machine.plan.channels() == channels));
+    let mut rings = Rings::default();
+    let mut state = seed | 1;
+    let mut draw = move |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % below
+    };
+    let mut moved = true;
+    while moved {
+        moved = false;
+        let mut turns: Vec<(u32, usize)> = (0..n).flat_map(|r| (0..channels).map(move |c| (r, c))).collect();
+        while !turns.is_empty() {
+            let (rank, channel) = turns.swap_remove(draw(turns.len()));
+            for _ in 0..=draw(4) {
+                moved |= step(&mut machines[rank as usize], &mut rings, rank, n, channel);
+            }
+        }
+    }
+    for (rank, machine) in machines.iter().enumerate() {
+        for (channel, index) in machine.index.iter().enumerate() {
+            let next = machine.plan.prim(channel, *index);
+            assert!(next.is_none(), "rank {rank} is stuck at {index} of {:?}: {next:?}", machine.plan);
+        }
+        let wires = machine.plan.wires;
+        let named = [wires.to, wires.from].map(|peers| peers.iter(rank as u32, n).collect::<BTreeSet<u32>>());
+        assert_eq!(machine.used, named, "rank {rank} of {:?}", machine.plan);
+        assert!(!machine.fan || wires.fan, "rank {rank} of {:?}", machine.plan);
+    }
+    assert!(rings.0.values().all(VecDeque::is_empty), "messages are left over");
+    machines.into_iter().map(|m| m.memory[m.output..m.output + m.plan.output].to_vec()).collect()
+}

@@ -1,0 +1,75 @@
+//! Which connections a plan uses: the transport makes these, and no others, before the operation is polled.
+//!
+//! | plan | rings to all | pair rings |
+//! | --- | --- | --- |
+//! | flat and two-shot, but those to a root | yes | none |
+//! | gather, flat reduce | no | from every other rank to the root |
+//! | two-shot reduce | yes | from every other rank to the root |
+//! | ring | no | to the next rank, from the previous one; none into the rank that begins a chain |
+
+use super::{Algorithm, Kind};
+
+/// The connections of one rank on each channel of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wires {
+    /// The rings from each rank to all others.
+    pub(crate) fan: bool,
+    /// Pair rings from this rank.
+    pub(crate) to: Peers,
+    /// Pair rings to this rank.
+    pub(crate) from: Peers,
+}
+
+/// Some of the other ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Peers {
+    Nobody,
+    One(u32),
+    Others,
+}
+
+impl Peers {
+    /// The ranks, as seen from `rank` of `nranks`.
+    #[inline]
+    pub(crate) fn iter(self, rank: u32, nranks: u32) -> impl Iterator<Item = u32> {
+        let range = match self {
+            Self::Nobody => 0..0,
+            Self::One(peer) => peer..peer + 1,
+            Self::Others => 0..nranks,
+        };
+        range.filter(move |peer| *peer != rank)
+    }
+}
+
+impl Wires {
+    const FAN: Self = Self { fan: true, to: Peers::Nobody, from: Peers::Nobody };
+
+    pub(super) fn new(kind: Kind, algorithm: Algorithm, rank: u32, nranks: u32) -> Self {
+        let (next, prev) = ((rank + 1) % nranks, (rank + nranks - 1) % nranks);
+        match (kind, algorithm) {
+            (Kind::Gather { root }, _) | (Kind::Reduce { root }, Algorithm::Flat) => {
+                Self { fan: false, ..Self::into_root(rank, root) }
+            }
+            (Kind::Reduce { root }, Algorithm::TwoShot) => Self::into_root(rank, root),
+            // Chains: the ring without the connection behind the last rank.
+            (Kind::Reduce { root }, Algorithm::Ring) => Self::chain(rank, (root + 1) % nranks, next, prev),
+            (Kind::Broadcast { root }, Algorithm::Ring) => Self::chain(rank, root, next, prev),
+            (Kind::Barrier | Kind::AllToAll | Kind::Scatter { .. }, _) => Self::FAN,
+            (_, Algorithm::Ring) => Self { fan: false, to: Peers::One(next), from: Peers::One(prev) },
+            (_, Algorithm::Flat | Algorithm::TwoShot) => Self::FAN,
+        }
+    }
+
+    fn into_root(rank: u32, root: u32) -> Self {
+        let (to, from) =
+            if rank == root { (Peers::Nobody, Peers::Others) } else { (Peers::One(root), Peers::Nobody) };
+        Self { fan: true, to, from }
+    }
+
+    /// A chain through all ranks in ring order that begins at `first`.
+    fn chain(rank: u32, first: u32, next: u32, prev: u32) -> Self {
+        let to = if next == first { Peers::Nobody } else { Peers::One(next) };
+        let from = if rank == first { Peers::Nobody } else { Peers::One(prev) };
+        Self { fan: false, to, from }
+    }
+}
