@@ -160,6 +160,7 @@ impl<L: Line, O: Op<L>, S: Sources> Fold<L, O, S> {
             }
         }
         if O::SCALES
+            && L::Elem::DIVIDES
             && let Some(by) = self.divider
         {
             // SAFETY: the caller vouches for the instruction set.
@@ -181,6 +182,7 @@ impl<L: Line, O: Op<L>, S: Sources> Fold<L, O, S> {
             acc = O::apply_element(acc, fetch(index));
         }
         if O::SCALES
+            && L::Elem::DIVIDES
             && let Some(by) = self.divider
         {
             acc = acc.divide(by);
@@ -236,7 +238,9 @@ impl<L: Line, O: Op<L>, S: Sources> Work for Fold<L, O, S> {
 pub(super) unsafe fn fold_all<L: Line, O: Op<L>, const U: usize>(call: &Call<'_>) {
     // SAFETY: both arms hand on the caller's promise.
     unsafe {
-        if let [first, second] = *call.srcs {
+        if let [first, second] = *call.srcs
+            && L::Elem::PAIRS
+        {
             fold_from::<L, O, _, U>([first, second], call);
         } else {
             fold_from::<L, O, _, U>(call.srcs, call);

@@ -57,23 +57,35 @@ pub(super) trait Line: Copy {
         unsafe { Self::load(image.as_ptr().cast()) }
     }
 
-    /// Divides integers; floats come back unchanged, their average is scaled beforehand.
+    /// Divides every element.
     #[inline(always)]
     unsafe fn divide(self, by: Divider) -> Self {
         let mut image = [0u64; LINE / 8];
         // SAFETY: the array is 64 writable and readable bytes.
         unsafe {
             self.store(image.as_mut_ptr().cast());
-            for elem in bytemuck::cast_slice_mut::<u64, Self::Elem>(&mut image) {
-                *elem = elem.divide(by);
-            }
+            divide_all::<Self::Elem>(&mut image, &by);
             Self::load(image.as_ptr().cast())
         }
     }
 }
 
+/// Divides every element of a line. Wider vectors do not divide faster, so that one copy serves all kernels of a type.
+#[inline(never)]
+fn divide_all<T: Arith>(image: &mut [u64; LINE / 8], by: &Divider) {
+    for elem in bytemuck::cast_slice_mut::<u64, T>(image) {
+        *elem = elem.divide(*by);
+    }
+}
+
 /// The arithmetic of one element, as the portable path does it.
 pub(super) trait Arith: Element {
+    /// Whether averages divide at the end, and do not scale before.
+    const DIVIDES: bool;
+    /// Whether kernels exist in a second form for exactly two sources. It saves a few loads, which shows where the
+    /// arithmetic is light, and costs as much time to compile as the first form.
+    const PAIRS: bool;
+
     fn sum(self, other: Self) -> Self;
     fn prod(self, other: Self) -> Self;
     fn min(self, other: Self) -> Self;
@@ -82,8 +94,11 @@ pub(super) trait Arith: Element {
 }
 
 macro_rules! integer {
-    ($($t:ty, $divide:expr;)*) => {$(
+    ($($t:ty, pairs $pairs:literal, $divide:expr;)*) => {$(
         impl Arith for $t {
+            const DIVIDES: bool = true;
+            const PAIRS: bool = $pairs;
+
             #[inline(always)]
             fn sum(self, other: Self) -> Self {
                 self.wrapping_add(other)
@@ -113,6 +128,9 @@ macro_rules! integer {
 macro_rules! float {
     ($($t:ty)*) => {$(
         impl Arith for $t {
+            const DIVIDES: bool = false;
+            const PAIRS: bool = size_of::<$t>() > 1;
+
             #[inline(always)]
             fn sum(self, other: Self) -> Self {
                 self + other
@@ -140,6 +158,9 @@ macro_rules! float {
 macro_rules! narrow_float {
     ($($t:ty)*) => {$(
         impl Arith for $t {
+            const DIVIDES: bool = false;
+            const PAIRS: bool = size_of::<$t>() > 1;
+
             #[inline(always)]
             fn sum(self, other: Self) -> Self {
                 <$t>::from_f32(self.to_f32() + other.to_f32())
@@ -168,6 +189,9 @@ macro_rules! narrow_float {
 macro_rules! float8 {
     ($($t:ty)*) => {$(
         impl Arith for $t {
+            const DIVIDES: bool = false;
+            const PAIRS: bool = size_of::<$t>() > 1;
+
             #[inline(always)]
             fn sum(self, other: Self) -> Self {
                 <$t>::from_f32(self.to_f32() + other.to_f32())
@@ -193,12 +217,12 @@ macro_rules! float8 {
 }
 
 integer! {
-    i8, |by: Divider, value: i8| by.short(i16::from(value)) as i8;
-    u8, |by: Divider, value: u8| by.short(i16::from(value)) as u8;
-    i32, |by: Divider, value: i32| by.word(f64::from(value));
-    u32, |by: Divider, value: u32| by.word(f64::from(value)) as u32;
-    i64, Divider::i64;
-    u64, Divider::u64;
+    i8, pairs false, |by: Divider, value: i8| by.short(i16::from(value)) as i8;
+    u8, pairs false, |by: Divider, value: u8| by.short(i16::from(value)) as u8;
+    i32, pairs true, |by: Divider, value: i32| by.word(f64::from(value));
+    u32, pairs false, |by: Divider, value: u32| by.word(f64::from(value)) as u32;
+    i64, pairs true, Divider::i64;
+    u64, pairs false, Divider::u64;
 }
 float!(f32 f64);
 narrow_float!(half::f16 half::bf16);
