@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use nix::poll::PollFlags;
 use nix::unistd::geteuid;
 
+use crate::cancel::Cancel;
 use crate::messages::{Reply, Request, Status};
 use crate::proof::{Nonce, Proof, Side, Talk};
 use crate::session::{Deadlines, Session};
@@ -21,6 +22,10 @@ const RETRY_PAUSE_MAX: Duration = Duration::from_millis(50);
 /// Connections that may break before the proof until this counts as an answer. A coordinator that is flooded
 /// gives up those that have proved nothing, which may be ours.
 const LOST_MAX: u32 = 20;
+/// How long a caller that may cancel waits at most before it looks whether it was cancelled.
+const CANCEL_SLICE: Duration = Duration::from_millis(10);
+/// How long its attempts to connect take at most, for the same reason.
+const CANCEL_CONNECT: Duration = Duration::from_millis(500);
 /// Longest answer to a text command.
 const LINE_BYTES_MAX: usize = 512;
 
@@ -139,7 +144,7 @@ fn ask_once(
     until: Instant,
 ) -> Result<Reply, Error> {
     let stream = connect_once(endpoint, until.saturating_duration_since(Instant::now()))?;
-    let mut wire = Wire::new(endpoint, stream, started);
+    let mut wire = Wire::new(endpoint, stream, started, None);
     match key {
         Key::Secret(_) => {
             let proof = wire.introduce(key, until)?;
@@ -177,6 +182,7 @@ pub(crate) struct Wire<'a> {
     pub(crate) stream: Stream,
     pub(crate) reader: Reader,
     pub(crate) started: Instant,
+    cancel: Option<&'a Cancel>,
 }
 
 /// Connects until `until`, as often as it takes, and exchanges the greetings. What comes back is what has yet
@@ -185,14 +191,17 @@ pub(crate) fn reach<'a>(
     endpoint: &'a Endpoint,
     key: &Key,
     until: Instant,
+    cancel: Option<&'a Cancel>,
 ) -> Result<(Wire<'a>, Option<Proof>), Error> {
     let started = Instant::now();
     let (mut pause, mut lost) = (Duration::from_millis(1), 0);
     loop {
+        check(cancel)?;
         let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        let left = if cancel.is_some() { left.min(CANCEL_CONNECT) } else { left };
         let error = match Stream::connect(endpoint, left) {
             Ok(stream) => {
-                let mut wire = Wire::new(endpoint, stream, started);
+                let mut wire = Wire::new(endpoint, stream, started, cancel);
                 match wire.introduce(key, until) {
                     Ok(proof) => return Ok((wire, proof)),
                     Err(error @ Error::Lost { .. }) if lost < LOST_MAX => {
@@ -212,10 +221,15 @@ pub(crate) fn reach<'a>(
     }
 }
 
+/// The error for a join that was cancelled.
+fn check(cancel: Option<&Cancel>) -> Result<(), Error> {
+    if cancel.is_some_and(Cancel::is_cancelled) { Err(Error::Cancelled) } else { Ok(()) }
+}
+
 impl<'a> Wire<'a> {
     /// Before its proof a coordinator may say little.
-    fn new(endpoint: &'a Endpoint, stream: Stream, started: Instant) -> Self {
-        Self { endpoint, stream, reader: Reader::new(REQUEST_BYTES_MAX), started }
+    fn new(endpoint: &'a Endpoint, stream: Stream, started: Instant, cancel: Option<&'a Cancel>) -> Self {
+        Self { endpoint, stream, reader: Reader::new(REQUEST_BYTES_MAX), started, cancel }
     }
 
     fn lost(&self, cause: io::Error) -> Error {
@@ -292,7 +306,11 @@ impl<'a> Wire<'a> {
                     let waited = self.started.elapsed();
                     return Err(Error::Silent { endpoint: self.endpoint.clone(), waited });
                 }
-                Ok(None) => self.stream.wait(PollFlags::POLLIN, until).map_err(|e| self.lost(e))?,
+                Ok(None) => {
+                    check(self.cancel)?;
+                    let slice = if self.cancel.is_some() { Instant::now() + CANCEL_SLICE } else { until };
+                    self.stream.wait(PollFlags::POLLIN, until.min(slice)).map_err(|e| self.lost(e))?;
+                }
                 Err(WireError::Io(cause)) => return Err(self.lost(cause)),
                 Err(WireError::Closed { .. }) => return Err(self.lost(ErrorKind::UnexpectedEof.into())),
                 Err(WireError::Version { theirs }) => {

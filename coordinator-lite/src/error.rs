@@ -35,6 +35,9 @@ pub enum Error {
         /// What is wrong with it.
         why: &'static str,
     },
+    /// Joining was cancelled by the caller's program.
+    #[error("joining was cancelled")]
+    Cancelled,
     /// Another coordinator listens on the wanted socket.
     #[error(
         "a program listens on {} already; stop it (`ringccl coordinator shutdown --listen unix:{}`) or \

@@ -52,6 +52,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod cancel;
 mod client;
 mod endpoint;
 mod error;
@@ -68,6 +69,7 @@ mod stream;
 mod unique_id;
 pub mod wire;
 
+pub use cancel::Cancel;
 pub use client::{Key, join, ping, shutdown, status};
 pub use endpoint::{Endpoint, SOCKET_PATH_BYTES_MAX};
 pub use error::Error;

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use nix::poll::PollFlags;
 
+use crate::cancel::Cancel;
 use crate::client::{Key, Wire, reach};
 use crate::messages::{Child, Reply, Request, cut_reason};
 use crate::state::WAIT_MAX;
@@ -85,10 +86,25 @@ impl Session {
         hello: Hello,
         deadlines: Deadlines,
     ) -> Result<(Self, Welcome), Error> {
+        Self::join_unless(endpoint, key, hello, deadlines, None)
+    }
+
+    /// As [`Session::join`], unless it is cancelled meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// As [`Session::join`]; [`Error::Cancelled`]. The other ranks are told that this one is gone then.
+    pub fn join_unless(
+        endpoint: &Endpoint,
+        key: impl Into<Key>,
+        hello: Hello,
+        deadlines: Deadlines,
+        cancel: Option<&Cancel>,
+    ) -> Result<(Self, Welcome), Error> {
         let started = Instant::now();
         let (rank, nranks, join) = (hello.rank, hello.nranks, deadlines.join.min(WAIT_MAX));
         let connect = deadlines.connect.min(WAIT_MAX);
-        let (mut wire, proof) = reach(endpoint, &key.into(), started + connect)?;
+        let (mut wire, proof) = reach(endpoint, &key.into(), started + connect, cancel)?;
         let left = join.saturating_sub(started.elapsed());
         let request = Request::Init { wait_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX), hello };
         let until = started + join.max(connect) + answer_margin(join);

@@ -162,6 +162,48 @@ pub enum Error {
         /// Bytes that are kept at most.
         limit: usize,
     },
+    /// A rank has revoked the communicator: only shrink and finalize can be called on it any more.
+    #[error(
+        "rank {by} has revoked this communicator; rank {rank} was at operation {seqno}; shrink it, with nobody excluded \
+         if all ranks are well, or make a new one"
+    )]
+    Revoked {
+        /// The rank that revoked it.
+        by: u32,
+        /// The rank that says so.
+        rank: u32,
+        /// The operation.
+        seqno: u64,
+    },
+    /// Ranks that make a communicator together make different ones.
+    #[error(
+        "{call} on rank {rank}: rank {other} makes another communicator; all members must make the same call, and \
+         shrink with the same list of excluded ranks"
+    )]
+    Disagreement {
+        /// The rank that says so.
+        rank: u32,
+        /// What it called.
+        call: &'static str,
+        /// The rank that called something else.
+        other: u32,
+    },
+    /// A rank with which this one was to make a communicator has given up.
+    #[error("{call} on rank {rank}: rank {other} has given up, see its message")]
+    GivenUp {
+        /// The rank that says so.
+        rank: u32,
+        /// What it called.
+        call: &'static str,
+        /// The rank that has given up.
+        other: u32,
+    },
+    /// Joining was cancelled by this rank's program.
+    #[error("rank {rank}: joining was cancelled")]
+    Cancelled {
+        /// The rank.
+        rank: u32,
+    },
     /// A report or trace could not be written.
     #[error("cannot write {what} `{path}`: {cause}")]
     Output {
@@ -267,7 +309,10 @@ impl Error {
             | Self::Argument { .. }
             | Self::Call { .. }
             | Self::GroupRefused { .. } => ErrorClass::InvalidArgument,
-            Self::OtherHost { .. }
+            Self::Revoked { .. }
+            | Self::Disagreement { .. }
+            | Self::Cancelled { .. }
+            | Self::OtherHost { .. }
             | Self::StreamEnded { .. }
             | Self::EarlyMessages { .. }
             | Self::Mismatch { .. }
@@ -285,7 +330,7 @@ impl Error {
                 }
                 Shm::Corrupt { .. } => ErrorClass::Internal,
             },
-            Self::PeerGone { .. } | Self::Aborted { .. } => ErrorClass::Remote,
+            Self::PeerGone { .. } | Self::Aborted { .. } | Self::GivenUp { .. } => ErrorClass::Remote,
             Self::Timeout { .. } => ErrorClass::Timeout,
         }
     }

@@ -23,6 +23,13 @@ impl AbortHandle {
         self.segment.ring_all();
     }
 
+    /// Ends every operation of the communicator on every rank: see [`Communicator::revoke`](super::Communicator::revoke).
+    /// One that has ended stays as it is. Returns at once.
+    pub fn revoke(&self) {
+        self.segment.header().abort(Verdict::Revoked(self.segment.member()).to_word());
+        self.segment.ring_all();
+    }
+
     /// Whether the communicator has ended, by this or anything else.
     pub fn is_aborted(&self) -> bool {
         self.segment.header().aborted() != 0

@@ -5,15 +5,17 @@ use super::descriptor::Descriptor;
 use super::order::Tangle;
 use super::peers::Peers;
 use super::registry::Entry;
+use super::roll::Roll;
 use super::standing::standing;
 use crate::error::{Error, Stage};
-use coordinator_lite::{Member, Notice, Session};
+use coordinator_lite::{Cancel, Member, Notice, Session};
 use shmring::clock;
 use shmring::doorbell::Awaits;
 use shmring::layout::{JOURNAL_ENTRIES, MemberState, Record};
 use shmring::segment::Segment;
 use shmring::sync::{Ordering, fence};
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Why a communicator has ended, packed into the segment's abort word: kind above, rank + 1 below.
@@ -33,6 +35,8 @@ pub(crate) enum Verdict {
     Mismatch(u32),
     /// Communicators are used in different orders; this rank has found it, and its record says where.
     Order(u32),
+    /// A rank's program has revoked the communicator.
+    Revoked(u32),
 }
 
 impl Verdict {
@@ -45,6 +49,7 @@ impl Verdict {
             Self::Aborted(rank) => (5, rank),
             Self::Mismatch(rank) => (6, rank),
             Self::Order(rank) => (7, rank),
+            Self::Revoked(rank) => (8, rank),
         };
         (kind << 32) | u64::from(rank + 1)
     }
@@ -60,6 +65,7 @@ impl Verdict {
             5 => Self::Aborted(rank),
             6 => Self::Mismatch(rank),
             7 => Self::Order(rank),
+            8 => Self::Revoked(rank),
             _ => Self::Failed(rank),
         }
     }
@@ -74,8 +80,22 @@ pub(crate) struct Health {
     rank: u32,
     /// Whether this rank has held back an error for its cause already.
     held_back: bool,
+    /// What else ends the wait for others to attach.
+    meeting: Meeting,
     /// The operation and the rank that was far ahead in the last check, although this rank waits for it.
     suspect: Option<(u64, u32)>,
+}
+
+/// What else than a death ends the wait of a rank for others to attach.
+#[derive(Debug, Default)]
+pub(super) enum Meeting {
+    /// Nothing.
+    #[default]
+    Plain,
+    /// The call of a rank's program from another thread.
+    Cancellable(Cancel),
+    /// What the members of a communicator to be say of it in the one that it is made from.
+    Called(Arc<Roll>),
 }
 
 /// Where in a member's record the sum over its calls lies.
@@ -97,7 +117,35 @@ const CAUSE_IS_SEEN: Duration = Duration::from_millis(20);
 
 impl Health {
     pub(crate) fn new(members: Vec<Member>, rank: u32, session: Option<Session>) -> Self {
-        Self { peers: Peers::new(members, rank), session, rank, held_back: false, suspect: None }
+        let (peers, meeting) = (Peers::new(members, rank), Meeting::Plain);
+        Self { peers, session, rank, held_back: false, meeting, suspect: None }
+    }
+
+    /// The same, with more that ends the wait for others to attach.
+    pub(super) fn with(mut self, meeting: Meeting) -> Self {
+        self.meeting = meeting;
+        self
+    }
+
+    /// Everybody has attached, or nobody waits for that any more.
+    pub(super) fn has_met(&mut self) {
+        self.meeting = Meeting::Plain;
+    }
+
+    pub(super) fn peers(&self) -> &Peers {
+        &self.peers
+    }
+
+    /// The error for a wait for others that must end, whoever is alive.
+    pub(super) fn check_meeting(&self) -> Result<(), Error> {
+        match &self.meeting {
+            Meeting::Plain => Ok(()),
+            Meeting::Cancellable(cancel) if cancel.is_cancelled() => {
+                Err(Error::Cancelled { rank: self.rank })
+            }
+            Meeting::Cancellable(_) => Ok(()),
+            Meeting::Called(roll) => roll.check(),
+        }
     }
 
     pub(crate) fn members(&self) -> &[Member] {
@@ -145,6 +193,7 @@ impl Health {
     /// Called now and then by a rank that waits for others to attach.
     #[cold]
     pub(crate) fn check_attached(&mut self, segment: &Segment) -> Result<(), Error> {
+        self.check_meeting()?;
         // Who has died or left has finished nothing, whatever is asked for.
         self.check_processes_in(segment, 1)
     }
@@ -355,6 +404,7 @@ pub(crate) fn explain(segment: &Segment, word: u64, health: &Health, seqno: u64)
         Verdict::Failed(by) => {
             Error::Aborted { by, reason: "after an error of its own, see its message".into(), rank, seqno }
         }
+        Verdict::Revoked(by) => Error::Revoked { by, rank, seqno },
         Verdict::Aborted(by) => {
             Error::Aborted { by, reason: "because its program called abort".into(), rank, seqno }
         }

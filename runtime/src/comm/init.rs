@@ -1,12 +1,14 @@
 //! How the ranks of a communicator meet: rendezvous, then the segment.
 
-use super::health::Health;
+use super::health::{Health, Meeting};
 use crate::config::Config;
 use crate::error::Error;
 use crate::fail::{self, FailPoint};
 use crate::settings::{CoordinatorAddr, Vars, coordinator, table};
 use crate::transport::shm::Shm;
-use coordinator_lite::{Deadlines, Endpoint, Hello, Key, Member, Secret, Server, Session, UniqueId, Welcome};
+use coordinator_lite::{
+    Cancel, Deadlines, Endpoint, Hello, Key, Member, Secret, Server, Session, UniqueId, Welcome,
+};
 use shmring::segment::{Segment, SegmentName, SegmentSpec, remove_stale};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Mutex;
@@ -103,8 +105,8 @@ impl Bootstrap {
         Ok(Self { endpoint, key, group, rank, nranks, place, is_hosted_by_rank_0, server: None })
     }
 
-    /// Joins the others and maps the segment.
-    pub(super) fn join(self, config: &Config) -> Result<Joined, Error> {
+    /// Joins the others and maps the segment, unless that is cancelled.
+    pub(super) fn join(self, config: &Config, cancel: Option<&Cancel>) -> Result<Joined, Error> {
         let mut fail = fail_point(config)?;
         let start = Instant::now();
         let geometry = config.geometry(self.nranks)?;
@@ -115,8 +117,11 @@ impl Bootstrap {
         let hello = Hello { group: self.group, rank: self.rank, nranks: self.nranks, member };
         fail::at(&mut fail, fail::INIT_JOIN);
         let deadlines = Deadlines { connect: config.connect_limit(), join: config.join_timeout };
-        let (session, welcome) = Session::join(&self.endpoint, self.key, hello, deadlines)
-            .map_err(|cause| unreachable_host(cause, self.is_hosted_by_rank_0))?;
+        let (session, welcome) = Session::join_unless(&self.endpoint, self.key, hello, deadlines, cancel)
+            .map_err(|cause| match cause {
+                coordinator_lite::Error::Cancelled => Error::Cancelled { rank: self.rank },
+                cause => unreachable_host(cause, self.is_hosted_by_rank_0),
+            })?;
         let Welcome { job, members, .. } = welcome;
         fail::at(&mut fail, fail::INIT_WELCOME);
         if let Some(rank) = members.iter().position(|m| m.host != members[0].host) {
@@ -141,7 +146,8 @@ impl Bootstrap {
             geometry,
         };
         let left = config.join_timeout.saturating_sub(start.elapsed()).max(Duration::from_millis(100));
-        let mut health = Health::new(members, self.rank, Some(session));
+        let meeting = cancel.map_or(Meeting::Plain, |cancel| Meeting::Cancellable(cancel.clone()));
+        let mut health = Health::new(members, self.rank, Some(session)).with(meeting);
         let segment = if self.rank == 0 {
             remove_stale(&spec.dir);
             Segment::create(&spec).map_err(segment_error)?
@@ -201,13 +207,19 @@ const ATTACH_TRY: Duration = Duration::from_millis(20);
 
 /// Attaches within `deadline`. Between tries it looks at the other processes: when one has died, the segment may
 /// never come, or have gone with a creator that has given up.
-fn attach(spec: &SegmentSpec, rank: u32, deadline: Duration, health: &mut Health) -> Result<Segment, Error> {
+pub(super) fn attach(
+    spec: &SegmentSpec,
+    rank: u32,
+    deadline: Duration,
+    health: &mut Health,
+) -> Result<Segment, Error> {
     let start = Instant::now();
     loop {
         let left = deadline.saturating_sub(start.elapsed());
         match Segment::attach(spec, rank, left.min(ATTACH_TRY)) {
             Ok(segment) => return Ok(segment),
             Err(shmring::Error::NotReady { .. }) if left > ATTACH_TRY => {
+                health.check_meeting()?;
                 // Without a segment there is no verdict to share: a rank that ended at once would be taken for the
                 // cause by those that look a moment later.
                 health.check_processes().inspect_err(|_| std::thread::sleep(5 * ATTACH_TRY))?;
@@ -224,7 +236,7 @@ fn attach(spec: &SegmentSpec, rank: u32, deadline: Duration, health: &mut Health
     }
 }
 
-fn fail_point(config: &Config) -> Result<Option<FailPoint>, Error> {
+pub(super) fn fail_point(config: &Config) -> Result<Option<FailPoint>, Error> {
     let Some(text) = &config.fail_point else { return Ok(None) };
     let setting = |expected| Error::Setting { name: "RINGCCL_FAIL_POINT", value: text.clone(), expected };
     FailPoint::parse(text).map(Some).map_err(setting)

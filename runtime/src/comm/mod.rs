@@ -1,23 +1,33 @@
 //! Communicators: a rank's handle on its group, with blocking collectives.
 
 mod abort;
+mod birth;
 mod calls;
 mod clash;
 mod descriptor;
 mod engine;
+mod grow;
 mod health;
 mod init;
+mod joining;
 mod order;
 mod peers;
 mod point_to_point;
+mod processes;
 mod registry;
+mod roll;
+mod seats;
 mod shared;
+mod shrink;
+mod split;
 mod standing;
 mod watch;
 
 pub use abort::AbortHandle;
 pub(crate) use engine::Begun;
+pub use joining::Joining;
 pub(crate) use shared::Shared;
+pub use shrink::Shrink;
 pub(crate) use watch::{Duty, Watch};
 
 use crate::config::{Bind, Config};
@@ -29,7 +39,8 @@ use crate::plan::{Call, Choice};
 use crate::report;
 use crate::task::{CollectiveTask, Task, drive};
 use crate::{sched, trace};
-use coordinator_lite::{Secret, Server, UniqueId};
+use birth::Lineage;
+use coordinator_lite::{Cancel, Secret, Server, UniqueId};
 use engine::Engine;
 use init::{Bootstrap, Joined};
 use shmring::Protocol;
@@ -59,6 +70,8 @@ pub struct Communicator {
     number: u64,
     /// The thread that used this communicator last.
     thread: u64,
+    /// For communicators that are made from this one.
+    lineage: Lineage,
 }
 
 /// A rendezvous hosted by this process, and the id by which others join it.
@@ -104,20 +117,27 @@ impl Communicator {
         Self::join(Bootstrap::from_id(id, rank, nranks)?, config)
     }
 
-    fn join(mut bootstrap: Bootstrap, config: Config) -> Result<Self, Error> {
+    fn join(bootstrap: Bootstrap, config: Config) -> Result<Self, Error> {
+        Self::join_unless(bootstrap, config, None)
+    }
+
+    /// Joins, unless that is cancelled meanwhile. What can be cancelled runs on a thread that will not communicate.
+    fn join_unless(mut bootstrap: Bootstrap, config: Config, cancel: Option<&Cancel>) -> Result<Self, Error> {
         let server = bootstrap.server.take();
         let (rank, nranks) = (bootstrap.rank, bootstrap.nranks);
-        let joined = bootstrap.join(&config)?;
+        let joined = bootstrap.join(&config, cancel)?;
         let cores = usable_cores(); // before binding, which leaves one
         let mut comm = Self::assemble(joined, config, rank, nranks, cores);
-        comm.meet(cores)?;
+        if cancel.is_none() {
+            comm.claim_core(cores);
+        }
+        comm.meet()?;
         drop(server);
         Ok(comm)
     }
 
     /// Waits for the others to attach, as the last step of joining them.
-    fn meet(&mut self, cores: usize) -> Result<(), Error> {
-        self.claim_core(cores);
+    fn meet(&mut self) -> Result<(), Error> {
         let shared = Arc::clone(&self.shared);
         let engine = self.engine()?;
         fail::at(&mut engine.fail, fail::INIT_BARRIER);
@@ -125,6 +145,7 @@ impl Communicator {
             shared.health().let_cause_go_first(&error);
             return Err(error);
         }
+        shared.health().has_met();
         fail::at(&mut engine.fail, fail::INIT_DONE);
         engine.tally.publish(shared.record(), &WaitStats::default(), [0; 3]);
         Ok(())
@@ -155,7 +176,8 @@ impl Communicator {
         let health = Mutex::new(health);
         let shared = Shared { segment, rank, nranks, job, config, engine, mail, health, entry };
         let thread = registry::thread();
-        Self { shared: Arc::new(shared), calls, posts, transport, number, thread }
+        let lineage = Lineage::new(cores, nranks);
+        Self { shared: Arc::new(shared), calls, posts, transport, number, thread, lineage }
     }
 
     /// Tells the scheduler what the calling thread is: the one that communicates.
@@ -291,10 +313,12 @@ impl Communicator {
         fail::at(&mut engine.fail, fail::FINALIZE_BEGIN);
         engine.finalizing = true;
         engine.tell_all(&shared);
-        let met = self.barrier();
+        // Nobody comes to a barrier of a communicator that was revoked, and its operations have told why.
+        let is_revoked = matches!(self.async_error(), Some(Error::Revoked { .. }));
+        let met = if is_revoked { Ok(()) } else { self.barrier() };
         let about = report::About { job: shared.job, communicators: self.number, transport: self.transport };
         let engine = self.engine()?;
-        let together = met.and_then(|()| engine.compare_all(&shared));
+        let together = met.and_then(|()| if is_revoked { Ok(()) } else { engine.compare_all(&shared) });
         fail::at(&mut engine.fail, fail::FINALIZE_MET);
         let report = match &shared.config.report {
             Some(path) if shared.rank == 0 => {

@@ -1,11 +1,12 @@
 //! The processes of a communicator's ranks, and which of them have ended.
 
+use super::processes::{self, Opened, Process};
 use coordinator_lite::Member;
-use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use shmring::clock;
 use shmring::segment::process_start_time;
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A watch on one peer's process.
@@ -15,8 +16,8 @@ enum Watch {
     Unknown,
     /// It is this process: its end is nobody's concern any more.
     Own,
-    /// Readable when the process has ended.
-    Process(OwnedFd),
+    /// Its descriptor is readable when the process has ended; all communicators of this process share it.
+    Process(Arc<Process>),
     /// No descriptor could be had: the process table is asked instead.
     Table,
     /// It lives in another pid namespace, where this one cannot look: the coordinator tells when it is gone.
@@ -98,8 +99,8 @@ impl Peers {
         let (mut descriptors, mut watched) = (Vec::new(), Vec::new());
         for (rank, watch) in self.watches.iter().enumerate() {
             match watch {
-                Watch::Process(fd) => {
-                    descriptors.push(PollFd::new(fd.as_fd(), PollFlags::POLLIN));
+                Watch::Process(process) => {
+                    descriptors.push(PollFd::new(process.as_fd(), PollFlags::POLLIN));
                     watched.push(rank);
                 }
                 Watch::Gone => ended.push(rank),
@@ -127,10 +128,10 @@ impl Peers {
             return;
         }
         match self.look(rank) {
-            Watch::Process(fd) => {
+            Watch::Process(process) => {
                 let timeout = PollTimeout::try_from(limit).unwrap_or(PollTimeout::ZERO);
                 // Ended, still there, or interrupted: the caller goes on in each case.
-                let _ = poll(&mut [PollFd::new(fd.as_fd(), PollFlags::POLLIN)], timeout);
+                let _ = poll(&mut [PollFd::new(process.as_fd(), PollFlags::POLLIN)], timeout);
             }
             Watch::Own | Watch::Gone => {}
             Watch::Table | Watch::Elsewhere | Watch::Unknown => clock::sleep(limit),
@@ -169,12 +170,9 @@ fn is_running(member: &Member) -> bool {
 
 /// Opens a descriptor of a process and makes sure that it is not a later one with the same id.
 fn open(member: &Member) -> Watch {
-    // SAFETY: the call takes two integers and returns a new descriptor or an error.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, member.pid, 0) };
-    if fd < 0 {
-        return if Errno::last() == Errno::ESRCH { Watch::Gone } else { Watch::Table };
+    match processes::open(member.pid, member.start_time) {
+        Opened::Process(process) if is_running(member) => Watch::Process(process),
+        Opened::Process(_) | Opened::Gone => Watch::Gone,
+        Opened::Nothing => Watch::Table,
     }
-    // SAFETY: the descriptor was made just now and nobody else owns it.
-    let fd = unsafe { OwnedFd::from_raw_fd(fd as i32) };
-    if is_running(member) { Watch::Process(fd) } else { Watch::Gone }
 }

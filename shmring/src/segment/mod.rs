@@ -54,23 +54,42 @@ pub struct Segment {
     _name: Option<name::NameGuard>,
 }
 
+/// A member's place in a segment of this process that nobody has taken yet.
+#[derive(Debug)]
+pub struct Seat(Segment);
+
+impl Seat {
+    /// Attaches as the member whose seat this is.
+    #[must_use]
+    pub fn take(self) -> Segment {
+        self.0.announce();
+        self.0
+    }
+}
+
 impl Segment {
     /// A segment that only this process has: the views of all members, in order, each attached.
     ///
     /// # Errors
     /// [`Error::Geometry`], [`Error::Memory`].
     pub fn in_memory(geometry: &Geometry) -> Result<Vec<Self>, Error> {
+        Ok(Self::seats(geometry)?.into_iter().map(Seat::take).collect())
+    }
+
+    /// A segment that only this process has, to which nobody has attached yet: the seats of all members, in order.
+    ///
+    /// # Errors
+    /// As [`Segment::in_memory`].
+    pub fn seats(geometry: &Geometry) -> Result<Vec<Seat>, Error> {
         geometry.validate()?;
         let mapping = Arc::new(Mapping::in_memory(geometry.total_bytes())?);
         #[cfg(ringccl_sim)]
         crate::sim::mapped(mapping.at::<u8>(0).as_ptr().addr(), geometry);
-        let views = (0..geometry.members).map(|member| {
+        let seats = (0..geometry.members).map(|member| {
             let mapping = Arc::<Mapping>::clone(&mapping);
-            let segment = Self { mapping, geometry: *geometry, member, _name: None };
-            segment.announce();
-            segment
+            Seat(Self { mapping, geometry: *geometry, member, _name: None })
         });
-        Ok(views.collect())
+        Ok(seats.collect())
     }
 
     fn join(mapping: Mapping, spec: &SegmentSpec, member: u32, name: Option<name::NameGuard>) -> Self {
@@ -86,6 +105,11 @@ impl Segment {
     pub fn view(&self) -> Self {
         let mapping = Arc::<Mapping>::clone(&self.mapping);
         Self { mapping, geometry: self.geometry, member: self.member, _name: None }
+    }
+
+    /// Whether only this process has the memory, so that members of other processes cannot attach.
+    pub fn is_private(&self) -> bool {
+        self.mapping.is_private()
     }
 
     /// Writes this member's record; how many have attached with it.

@@ -1,0 +1,117 @@
+//! Communicators made from communicators whose ranks are threads: split, shrink, grow, revoke, and joining behind the
+//! caller's back.
+
+use ringccl::comm::{Root, Shrink};
+use ringccl::{Communicator, Config, Error, ReduceOp};
+use std::time::{Duration, Instant};
+
+/// Time-outs that a mistake does not make the test wait for long.
+fn config(nranks: u32) -> Config {
+    let (join_timeout, timeout) = (Duration::from_secs(20), Duration::from_secs(20));
+    Config { join_timeout, timeout, ..Config::new(nranks) }
+}
+
+/// Runs each communicator on a thread of its own; results in rank order.
+fn on_threads<T: Send>(comms: Vec<Communicator>, body: impl Fn(Communicator) -> T + Sync) -> Vec<T> {
+    std::thread::scope(|scope| {
+        let body = &body;
+        let threads: Vec<_> = comms.into_iter().map(|comm| scope.spawn(move || body(comm))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+/// The sum over a communicator of what each rank gives.
+fn sum(comm: &mut Communicator, mine: i64) -> i64 {
+    let mut values = [mine];
+    comm.all_reduce_in_place(&mut values, ReduceOp::Sum).unwrap();
+    values[0]
+}
+
+/// Colours make groups, keys order them, ranks without a colour are in none, and all communicators are usable at once.
+#[test]
+fn colours_make_groups_and_keys_order_them() {
+    on_threads(Communicator::init_all(7, &config(7)).unwrap(), |mut world| {
+        let rank = world.rank();
+        let colour = (rank < 6).then_some(rank as u32 % 2);
+        // Reversed, but for ranks 2 and 4, which tie.
+        let key = if rank == 2 { -4 } else { -(rank as i32) };
+        let child = world.split(colour, key).unwrap();
+        assert_eq!(child.is_none(), rank == 6);
+        assert_eq!(sum(&mut world, 1), 7);
+        for round in 0..20 {
+            assert_eq!(sum(&mut world, round), 7 * round);
+        }
+        if let Some(mut child) = child {
+            let order: &[usize] = if rank % 2 == 0 { &[2, 4, 0] } else { &[5, 3, 1] };
+            assert_eq!((child.nranks(), order[child.rank()]), (3, rank));
+            for round in 0..20 {
+                assert_eq!(sum(&mut child, round), 3 * round);
+            }
+            child.finalize().unwrap();
+        }
+        assert_eq!(sum(&mut world, 1), 7);
+        world.finalize().unwrap();
+    });
+}
+
+/// A duplicate has the same ranks and counts its own operations; children have children; one rank alone is a group.
+#[test]
+fn children_have_children() {
+    on_threads(Communicator::init_all(4, &config(4)).unwrap(), |mut world| {
+        let rank = world.rank();
+        let mut twin = world.duplicate().unwrap();
+        assert_eq!((twin.rank(), twin.nranks(), twin.seqno()), (rank, 4, 0));
+        let mut half = twin.split(Some(rank as u32 / 2), 0).unwrap().unwrap();
+        let mut alone = half.split(Some(rank as u32), 0).unwrap().unwrap();
+        assert_eq!((half.nranks(), alone.nranks(), alone.rank()), (2, 1, 0));
+        assert_eq!(sum(&mut alone, 5), 5);
+        assert_eq!(sum(&mut half, 1 << rank), if rank < 2 { 3 } else { 12 });
+        drop(world);
+        assert_eq!(sum(&mut twin, 1), 4);
+        for comm in [alone, half, twin] {
+            comm.finalize().unwrap();
+        }
+    });
+}
+
+/// A wrong list is refused where it is passed; different lists are told on every survivor at once, by rank; the right
+/// list works afterwards, in any order.
+#[test]
+fn shrink_compares_the_lists() {
+    let begun = Instant::now();
+    on_threads(Communicator::init_all(5, &config(5)).unwrap(), |mut world| {
+        let rank = world.rank();
+        for bad in [vec![rank], vec![5], vec![(rank + 1) % 5, (rank + 1) % 5]] {
+            let error = world.shrink(&bad, Shrink::Keep).unwrap_err();
+            assert!(matches!(error, Error::Call { .. }), "{error}");
+        }
+        if rank == 4 {
+            return;
+        }
+        let other: &[usize] = if rank == 1 { &[4, 3] } else { &[4] };
+        let error = world.shrink(other, Shrink::Keep).unwrap_err();
+        let told = match error {
+            Error::Disagreement { other, .. } | Error::GivenUp { other, .. } => other as usize,
+            other => panic!("{other}"),
+        };
+        assert!(told != rank && told < 4, "{error}");
+        // Everybody has failed before anybody tries again.
+        let list: &[usize] = if rank == 0 { &[3, 4] } else { &[4, 3] };
+        if rank == 3 {
+            return;
+        }
+        let end = Instant::now() + Duration::from_secs(20);
+        let mut child = loop {
+            match world.shrink(list, Shrink::Keep) {
+                Ok(child) => break child,
+                // Another one was still told of the first try.
+                Err(Error::Disagreement { .. } | Error::GivenUp { .. }) if Instant::now() < end => {}
+                Err(error) => panic!("{error}"),
+            }
+        };
+        assert_eq!((child.rank(), child.nranks()), (rank, 3));
+        assert_eq!(sum(&mut child, 1), 3);
+        child.finalize().unwrap();
+    });
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+}
