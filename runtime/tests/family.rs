@@ -115,3 +115,125 @@ fn shrink_compares_the_lists() {
     });
     assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
 }
+
+/// Grown by threads: the same rendezvous as for processes, every rank keeps its number; sizes that differ, and no id or
+/// two, are told to all, and the communicator goes on.
+#[test]
+fn grow_takes_newcomers() {
+    let comms = Communicator::init_all(2, &config(2)).unwrap();
+    let (to_newcomers, ids) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        for mut comm in comms {
+            let to_newcomers = to_newcomers.clone();
+            scope.spawn(move || {
+                let rank = comm.rank();
+                let error = comm.grow(3).unwrap_err().to_string();
+                assert!(error.contains("ranks [] have made an id"), "{error}");
+                if rank == 1 {
+                    to_newcomers.send(comm.growth_id().unwrap()).unwrap();
+                    assert!(matches!(comm.growth_id(), Err(Error::Call { .. })));
+                }
+                let error = comm.grow(3 + rank).unwrap_err().to_string();
+                assert!(error.contains("ranks, rank "), "{error}");
+                let error = comm.grow(2).unwrap_err().to_string();
+                assert!(error.contains("are not more than the 2"), "{error}");
+                let mut grown = comm.grow(3).unwrap();
+                assert_eq!((grown.rank(), grown.nranks()), (rank, 3));
+                assert_eq!(sum(&mut grown, 1), 3);
+                assert_eq!(sum(&mut comm, 1), 2);
+                comm.finalize().unwrap();
+                grown.finalize().unwrap();
+            });
+        }
+        scope.spawn(move || {
+            let id = ids.recv().unwrap();
+            let mut grown = Communicator::init(&id, 2, 3, config(3)).unwrap();
+            assert_eq!(sum(&mut grown, 1), 3);
+            grown.finalize().unwrap();
+        });
+    });
+}
+
+/// A revoke by a handle ends the waits of all ranks by an error of its own class; the communicator can be shrunk and
+/// left, not split.
+#[test]
+fn a_revoked_communicator_can_be_shrunk_and_left() {
+    let comms = Communicator::init_all(3, &config(3)).unwrap();
+    let handle = comms[1].abort_handle();
+    std::thread::scope(|scope| {
+        for mut comm in comms {
+            scope.spawn(move || {
+                for _ in 0..2 {
+                    let error = comm.barrier().and_then(|()| comm.barrier()).unwrap_err();
+                    assert!(matches!(error, Error::Revoked { by: 1, .. }), "{error}");
+                    assert_eq!(error.class(), ringccl::ErrorClass::InvalidUsage);
+                }
+                assert!(matches!(comm.split(Some(0), 0), Err(Error::Revoked { .. })));
+                let mut child = comm.shrink(&[], Shrink::Keep).unwrap();
+                comm.finalize().unwrap();
+                assert_eq!(sum(&mut child, 1), 3);
+                child.finalize().unwrap();
+            });
+        }
+        scope.spawn(move || handle.revoke());
+    });
+}
+
+/// A join behind the caller's back is polled until it is there, gives its result once, and leaves no thread.
+#[test]
+fn joins_can_be_polled() {
+    let root = Root::new().unwrap();
+    let mut joins: Vec<_> = (0..3)
+        .map(|rank| Communicator::init_nonblocking(&root.unique_id(), rank, 3, config(3)).unwrap())
+        .collect();
+    let first = loop {
+        if let Some(comm) = joins[0].poll() {
+            break comm.unwrap();
+        }
+        std::thread::yield_now();
+    };
+    assert!(joins[0].poll().is_none() && joins[0].wait(Duration::ZERO).is_none());
+    let mut comms = vec![first];
+    for join in &mut joins[1..] {
+        comms.push(join.wait(Duration::from_secs(20)).unwrap().unwrap());
+    }
+    drop(joins);
+    on_threads(comms, |mut comm| {
+        assert_eq!(sum(&mut comm, 1), 3);
+        comm.finalize().unwrap();
+    });
+}
+
+/// A join that waits for others ends soon when it is cancelled or dropped, and the others are told.
+#[test]
+fn joins_can_be_cancelled() {
+    let root = Root::new().unwrap();
+    let id = root.unique_id();
+    let begin = |rank| Communicator::init_nonblocking(&id, rank, 3, config(3)).unwrap();
+    let (mut first, second) = (begin(0), begin(1));
+    assert!(first.wait(Duration::from_millis(50)).is_none());
+    let begun = Instant::now();
+    drop(second);
+    let error = first.wait(Duration::from_secs(20)).unwrap().unwrap_err().to_string();
+    assert!(error.contains("rank 1"), "{error}");
+    let mut third = begin(2);
+    third.cancel();
+    let error = third.wait(Duration::from_secs(20)).unwrap().unwrap_err();
+    assert!(matches!(error, Error::Cancelled { rank: 2 }), "{error}");
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+}
+
+/// Communicators of threads leave nothing behind, also where some ranks do not come.
+#[test]
+fn threads_make_many() {
+    on_threads(Communicator::init_all(4, &config(4)).unwrap(), |mut world| {
+        for round in 0..200 {
+            let colour = (round % 3 != world.rank() % 3).then_some(round as u32);
+            if let Some(mut child) = world.split(colour, 0).unwrap() {
+                let n = child.nranks() as i64;
+                assert_eq!(sum(&mut child, 1), n);
+            }
+        }
+        world.finalize().unwrap();
+    });
+}

@@ -39,6 +39,33 @@ pub enum Event {
         /// The same after a large one.
         shared_large: u64,
     },
+    /// A communicator was made from another one, and works.
+    Made {
+        /// This rank's number in it.
+        new_rank: u32,
+        /// How many ranks it has.
+        nranks: u32,
+    },
+    /// The id by which newcomers join a communicator that grows.
+    GrowthId {
+        /// The id in hexadecimal digits.
+        id: String,
+    },
+    /// What this process holds at the moment.
+    Held {
+        /// What it has just done.
+        after: String,
+        /// Resident memory, in KiB.
+        resident_kb: u64,
+        /// Of that what is shared with other processes, in KiB.
+        shared_kb: u64,
+        /// Open descriptors.
+        descriptors: u64,
+        /// Threads.
+        threads: u64,
+        /// Mappings.
+        mappings: u64,
+    },
     /// A call failed.
     Failed {
         /// Class of the error.

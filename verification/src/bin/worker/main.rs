@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 
 mod calls;
+mod family;
+mod held;
 mod work;
 
 use anyhow::Context;
@@ -33,6 +35,22 @@ enum Act {
     Memory,
     /// As `loop`; after the error, all but rank 1 make a new communicator and check it for a while.
     Regroup,
+    /// Splits in several ways and uses children, their children and the parent in turn.
+    Split,
+    /// As `loop`; after the error, all but rank 1 shrink the communicator and check what they get.
+    Shrink,
+    /// As `shrink`, while the old communicator still runs and rank 1 waits in it.
+    ShrinkAbort,
+    /// Ranks but 1 shrink the communicator; rank 2 excludes rank 3 too.
+    ShrinkUnlike,
+    /// All but rank 1 split; rank 1 ends before.
+    SplitLate,
+    /// Grows by as many ranks as there are, checks old and new communicator.
+    Grow,
+    /// Rank 1 revokes the communicator while the others wait in it; then all shrink it.
+    Revoke,
+    /// Makes and drops `--ops` communicators in each of five rounds, then holds as many at once.
+    Many,
     /// The calls that `--calls` lists, but on the odd rank those of `--odd-calls`.
     Calls,
 }

@@ -1,6 +1,6 @@
 //! What a worker does with its communicator.
 
-use super::{Act, Args, calls, say};
+use super::{Act, Args, calls, family, say};
 use anyhow::{Context, bail, ensure};
 use coordinator_lite::Secret;
 use nix::sys::resource::{UsageWho, getrusage};
@@ -38,10 +38,18 @@ pub(super) fn run(args: &Args, rank: u32, mut comm: Communicator) -> anyhow::Res
         Act::Memory => memory(rank, comm),
         Act::Calls => listed(args, rank, comm),
         Act::Regroup => regroup(args, rank, comm),
+        Act::Split => family::split(rank, comm),
+        Act::Shrink => family::shrink(args, rank, comm),
+        Act::ShrinkAbort => family::shrink_abort(rank, comm),
+        Act::ShrinkUnlike => family::shrink_unlike(rank, comm),
+        Act::SplitLate => family::split_late(rank, comm),
+        Act::Grow => family::grow(rank, comm),
+        Act::Revoke => family::revoke(rank, comm),
+        Act::Many => family::many(args, rank, comm),
     }
 }
 
-fn done(comm: &mut Communicator, cpu_ms: f64, shared: (u64, u64)) -> Event {
+pub(super) fn done(comm: &mut Communicator, cpu_ms: f64, shared: (u64, u64)) -> Event {
     Event::Done { cpu_ms, sleeps: comm.wait_stats().sleeps, shared_small: shared.0, shared_large: shared.1 }
 }
 
@@ -56,7 +64,7 @@ fn fail(rank: u32, mut comm: Communicator, how: impl FnOnce()) -> anyhow::Result
 }
 
 /// Integers, so that the sum is exact whatever the order of the ranks.
-fn check(comm: &mut Communicator) -> anyhow::Result<()> {
+pub(super) fn check(comm: &mut Communicator) -> anyhow::Result<()> {
     let (rank, n) = (comm.rank() as i64, comm.nranks() as i64);
     for count in [0usize, 1, 7, 1000, 100_003] {
         let mine: Vec<i64> = (0..count as i64).map(|i| i * (rank + 1)).collect();
@@ -76,7 +84,7 @@ fn check(comm: &mut Communicator) -> anyhow::Result<()> {
 }
 
 /// All-reduces `--bytes` until `--ops` are done.
-fn all_reduces(args: &Args, rank: u32, comm: &mut Communicator) -> anyhow::Result<()> {
+pub(super) fn all_reduces(args: &Args, rank: u32, comm: &mut Communicator) -> anyhow::Result<()> {
     let mut buffer = vec![0i32; args.bytes / size_of::<i32>()];
     for op in 0..args.ops {
         buffer.fill(1);
@@ -127,7 +135,7 @@ fn leave(args: &Args, rank: u32, mut comm: Communicator) -> anyhow::Result<()> {
 }
 
 /// Rounds of checks in the second communicator.
-const ROUNDS: u32 = 30;
+pub(super) const ROUNDS: u32 = 30;
 
 /// Survives an error: the ranks but rank 1 meet again and go on without it.
 fn regroup(args: &Args, rank: u32, mut comm: Communicator) -> anyhow::Result<()> {
