@@ -153,7 +153,7 @@ pub enum Error {
         /// Bytes that are kept at most.
         limit: usize,
     },
-    /// A rank has revoked the communicator: nothing can be called on it any more but shrink, finalize and drop.
+    /// A rank has revoked the communicator: only shrink and finalize can be called on it any more.
     #[error(
         "rank {by} has revoked this communicator; rank {rank} was at operation {seqno}; shrink it, with nobody excluded \
          if all ranks are well, or make a new one"

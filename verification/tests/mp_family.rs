@@ -190,7 +190,8 @@ fn hundreds_of_communicators_leave_nothing() {
             assert!(now.1[4] <= before.1[4] + 4, "rank {rank}: {held:?}");
         }
         for now in [last, all, none, again, at_last] {
-            assert_eq!(now.1[2..4], first.1[2..4], "rank {rank}: {held:?}");
+            // One for each peer, which is opened when a wait first gets long, and those of the first communicator.
+            assert!(now.1[2] <= 7 + 10 && now.1[3] == first.1[3], "rank {rank}: {held:?}");
         }
         for now in [none, at_last] {
             assert!(now.1[1] <= first.1[1] + SLACK_KB && now.1[4] <= first.1[4] + 4, "rank {rank}: {held:?}");

@@ -62,7 +62,8 @@ impl Communicator {
     pub(super) fn bear(&mut self, birth: Birth<'_>) -> Result<Self, Error> {
         let Birth { call, word, colour, group, config } = birth;
         let nranks = group.len() as u32;
-        let config = config.cloned().unwrap_or_else(|| inherit(&self.shared.config, self.shared.nranks, nranks));
+        let config =
+            config.cloned().unwrap_or_else(|| inherit(&self.shared.config, self.shared.nranks, nranks));
         let job = hash([self.shared.job, word, colour]);
         let calls = self.lineage.calls.clone();
         let roll = Arc::new(Roll::begin(self.shared.segment.view(), call, word, group, calls));
@@ -74,26 +75,32 @@ impl Communicator {
     fn join_group(&self, roll: &Arc<Roll>, job: u64, config: Config) -> Result<Self, Error> {
         let nranks = roll.group().len() as u32;
         let rank = roll.group().iter().position(|member| *member == self.shared.rank).unwrap_or(0) as u32;
-        let all = self.shared.health().members().to_vec();
-        let members: Vec<_> = roll.group().iter().map(|member| all[*member as usize].clone()).collect();
+        let member = |of: &u32| self.shared.health().members()[*of as usize].clone();
+        let members: Vec<_> = roll.group().iter().map(member).collect();
+        let fail = fail_point(&config)?;
         let mut health = Health::new(members, rank, None).with(Meeting::Called(Arc::clone(roll)));
         let segment = self.find_segment(job, rank, nranks, &config, &mut health);
         let segment = segment.map_err(|error| in_parents_words(error, roll, &health))?;
-        let fail = fail_point(&config)?;
         let is_private = segment.is_private();
         let joined = Joined { shm: Shm::new(segment), health, job, transport: self.transport, fail };
         let mut comm = Self::assemble(joined, config, rank, nranks, self.lineage.cores);
-        // Members of the old communicator that are not in this one compete for the cores all the same.
-        comm.lineage.crowd = self.lineage.crowd.max(nranks);
-        let policy = WaitPolicy::for_cores(comm.lineage.crowd as usize, comm.lineage.cores);
-        comm.engine()?.waiter = Waiter::new(policy);
-        if let Err(error) = comm.meet_with(|error, health| in_parents_words(error, roll, health)) {
+        comm.share_cores(&self.lineage)?;
+        if let Err(error) = comm.meet() {
             if is_private {
                 seats::close(job);
             }
-            return Err(error);
+            return Err(in_parents_words(error, roll, &comm.shared.health()));
         }
         Ok(comm)
+    }
+
+    /// Notes that members of the communicator that this one was made from compete for the cores all the same.
+    pub(super) fn share_cores(&mut self, parent: &Lineage) -> Result<(), Error> {
+        self.lineage.crowd = self.lineage.crowd.max(parent.crowd);
+        self.lineage.cores = parent.cores;
+        let policy = WaitPolicy::for_cores(self.lineage.crowd as usize, self.lineage.cores);
+        self.engine()?.waiter = Waiter::new(policy);
+        Ok(())
     }
 
     fn find_segment(

@@ -65,8 +65,7 @@ impl Communicator {
         // Kept until everybody has joined; an id is good for one growth.
         let _root = self.lineage.growth.take();
         let mut comm = Self::join(Bootstrap::from_id(&id, self.shared.rank, to)?, config)?;
-        comm.lineage.crowd = self.lineage.crowd.max(to);
-        comm.lineage.cores = self.lineage.cores;
+        comm.share_cores(&self.lineage)?;
         Ok(comm)
     }
 
@@ -91,8 +90,10 @@ impl Communicator {
             return self.refuse(format!("this rank grows to {mine} ranks, rank {rank} to {theirs}"));
         }
         if nranks <= self.nranks() {
-            return self
-                .refuse(format!("{nranks} ranks are not more than the {} that there are", self.nranks()));
+            return self.refuse(format!(
+                "{nranks} ranks are not more than the {} that there are",
+                self.shared.nranks
+            ));
         }
         let hosts: Vec<usize> = (0..ids).filter(|rank| hosts[*rank] != 0).collect();
         if hosts.len() != 1 {

@@ -25,10 +25,10 @@ mod watch;
 
 pub use abort::AbortHandle;
 pub(crate) use engine::Begun;
-pub(crate) use shared::Shared;
-pub(crate) use watch::{Duty, Watch};
 pub use joining::Joining;
+pub(crate) use shared::Shared;
 pub use shrink::Shrink;
+pub(crate) use watch::{Duty, Watch};
 
 use crate::config::{Bind, Config};
 use crate::error::{Error, Stage};
@@ -42,7 +42,6 @@ use crate::{sched, trace};
 use birth::Lineage;
 use coordinator_lite::{Cancel, Secret, Server, UniqueId};
 use engine::Engine;
-use health::Health;
 use init::{Bootstrap, Joined};
 use shmring::Protocol;
 use shmring::doorbell::Awaits;
@@ -119,32 +118,31 @@ impl Communicator {
     }
 
     fn join(bootstrap: Bootstrap, config: Config) -> Result<Self, Error> {
-        let comm = Self::join_unless(bootstrap, config, None)?;
-        comm.claim_core(comm.lineage.cores);
-        Ok(comm)
+        Self::join_unless(bootstrap, config, None)
     }
 
-    /// Joins, unless that is cancelled meanwhile; on whatever thread.
+    /// Joins, unless that is cancelled meanwhile. What can be cancelled runs on a thread that will not communicate.
     fn join_unless(mut bootstrap: Bootstrap, config: Config, cancel: Option<&Cancel>) -> Result<Self, Error> {
         let server = bootstrap.server.take();
         let (rank, nranks) = (bootstrap.rank, bootstrap.nranks);
         let joined = bootstrap.join(&config, cancel)?;
         let cores = usable_cores(); // before binding, which leaves one
         let mut comm = Self::assemble(joined, config, rank, nranks, cores);
-        comm.meet_with(|error, _| error)?;
+        if cancel.is_none() {
+            comm.claim_core(cores);
+        }
+        comm.meet()?;
         drop(server);
         Ok(comm)
     }
 
-    /// Waits for the others to attach, as the last step of joining them; `tell` puts an error in the caller's words.
-    fn meet_with(&mut self, tell: impl FnOnce(Error, &Health) -> Error) -> Result<(), Error> {
+    /// Waits for the others to attach, as the last step of joining them.
+    fn meet(&mut self) -> Result<(), Error> {
         let shared = Arc::clone(&self.shared);
         let engine = self.engine()?;
         fail::at(&mut engine.fail, fail::INIT_BARRIER);
         if let Err(error) = wait_for_all(&shared, &mut engine.waiter) {
-            let mut health = shared.health();
-            let error = tell(error, &health);
-            health.let_cause_go_first(&error);
+            shared.health().let_cause_go_first(&error);
             return Err(error);
         }
         shared.health().has_met();
@@ -177,7 +175,8 @@ impl Communicator {
         let (mail, posts) = Mail::new(rank, nranks);
         let health = Mutex::new(health);
         let shared = Shared { segment, rank, nranks, job, config, engine, mail, health, entry };
-        let (thread, lineage) = (registry::thread(), Lineage::new(cores, nranks));
+        let thread = registry::thread();
+        let lineage = Lineage::new(cores, nranks);
         Self { shared: Arc::new(shared), calls, posts, transport, number, thread, lineage }
     }
 

@@ -51,8 +51,12 @@ impl Communicator {
         let group = self.survivors(exclude)?;
         if mode == Shrink::Abort {
             // What it says is for those that wait in the old communicator; this rank goes on in the new one.
-            let shared = &self.shared;
-            let _ = health::end(&shared.segment, Verdict::Aborted(shared.rank), &shared.health(), 0);
+            let _ = health::end(
+                &self.shared.segment,
+                Verdict::Aborted(self.shared.rank),
+                &self.shared.health(),
+                0,
+            );
         }
         // Survivors count the calls for each list by itself: they may have shrunk without each other before.
         let kind = hash(CALL.bytes().map(u64::from).chain(group.iter().map(|rank| u64::from(*rank))));
@@ -66,7 +70,10 @@ impl Communicator {
         let mut is_excluded = vec![false; self.nranks()];
         for &rank in exclude {
             let Some(excluded) = is_excluded.get_mut(rank) else {
-                return refuse(format!("rank {rank} is to be excluded, but there are only {}", self.nranks()));
+                return refuse(format!(
+                    "rank {rank} is to be excluded, but there are only {}",
+                    self.shared.nranks
+                ));
             };
             if std::mem::replace(excluded, true) {
                 return refuse(format!("rank {rank} is twice in the list of excluded ranks"));

@@ -50,7 +50,7 @@ pub(super) fn split(rank: u32, mut world: Communicator) -> anyhow::Result<()> {
         check(&mut rest)?;
         rest.finalize()?;
     }
-    let done = done(&world, 0.0, (0, 0));
+    let done = done(&mut world, 0.0, (0, 0));
     quarter.finalize()?;
     half.finalize()?;
     // The parent goes first.
@@ -65,7 +65,7 @@ fn use_up(rank: u32, mut comm: Communicator) -> anyhow::Result<()> {
     for _ in 0..ROUNDS {
         check(&mut comm)?;
     }
-    let done = done(&comm, 0.0, (0, 0));
+    let done = done(&mut comm, 0.0, (0, 0));
     comm.finalize()?;
     say(rank, done)
 }
@@ -142,7 +142,7 @@ pub(super) fn grow(rank: u32, mut world: Communicator) -> anyhow::Result<()> {
     check(&mut world)?;
     world.finalize()?;
     // What a newcomer does: a check, and finalize.
-    let done = done(&grown, 0.0, (0, 0));
+    let done = done(&mut grown, 0.0, (0, 0));
     grown.finalize()?;
     say(rank, done)
 }
@@ -200,7 +200,7 @@ pub(super) fn many(args: &Args, rank: u32, mut world: Communicator) -> anyhow::R
         world.barrier()?;
         say(rank, held(format!("none {time}"))?)?;
     }
-    let done = done(&world, 0.0, (0, 0));
+    let done = done(&mut world, 0.0, (0, 0));
     world.finalize()?;
     say(rank, done)?;
     if args.ops == 0 {
