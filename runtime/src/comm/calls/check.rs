@@ -65,7 +65,10 @@ impl Communicator {
             return Err(self.argument(kind.name(), what));
         }
         Counts::new(counts).ok_or_else(|| {
-            self.argument(kind.name(), format!("the counts of {} ranks overflow a buffer's length", self.nranks()))
+            self.argument(
+                kind.name(),
+                format!("the counts of {} ranks overflow a buffer's length", self.nranks()),
+            )
         })
     }
 
