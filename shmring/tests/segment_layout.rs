@@ -204,6 +204,8 @@ fn file_parts() {
         "fan ring of channel c, source s",
         "pair rings",
         "pair ring of channel c, source s, destination d",
+        "mail rings",
+        "mail ring of source s, destination d",
     ];
     assert_eq!(names, expected);
     for (members, channels) in [(1, 1), (2, 3), (7, 2), (64, 16)] {
@@ -222,6 +224,7 @@ fn check_parts(rows: &[Vec<String>], geometry: Geometry) {
         ("channels", channels.into()),
         ("fan", fan.total_bytes()),
         ("pair", pair.total_bytes()),
+        ("mail", geometry.mail().total_bytes()),
         ("m", m.into()),
         ("c", c.into()),
         ("s", s.into()),
@@ -239,7 +242,11 @@ fn check_parts(rows: &[Vec<String>], geometry: Geometry) {
     assert_eq!(fans + value(2, 2, &names), pairs);
     assert_eq!(value(3, 1, &names), geometry.fan_offset(c, s));
     assert_eq!(value(5, 1, &names), geometry.pair_offset(c, s, d));
-    assert_eq!(pairs + value(4, 2, &names), geometry.total_bytes());
+    let mails = value(6, 1, &names);
+    names.insert("mail_rings", mails);
+    assert_eq!(pairs + value(4, 2, &names), mails);
+    assert_eq!(value(7, 1, &names), geometry.mail_offset(s, d));
+    assert_eq!(mails + value(6, 2, &names), geometry.total_bytes());
 }
 
 /// Offsets and sizes of the fields in a table, by name.
@@ -330,8 +337,13 @@ fn record_fields() {
     let bell = &live.segment.member_record(0).bell;
     bell.ring_always();
     assert_eq!((read("bell.word"), read("bell.sleeping")), (1, 0));
-    let asleep = bell.sleep(&live.segment.header().sleepers, Duration::ZERO, Awaits::Member(7), || {
-        Ok::<_, ()>((read("bell.sleeping") != 9).then_some(Awaits::Anyone))
+    let sleepers = &live.segment.header().sleepers;
+    let asleep = bell.sleep(sleepers, Duration::ZERO, Awaits::Member(7), || {
+        let one = read("bell.sleeping");
+        let two = bell.sleep(sleepers, Duration::ZERO, Awaits::Member(5), || {
+            Ok::<_, ()>((read("bell.sleeping") != 2 << 16 | 1).then_some(Awaits::Anyone))
+        });
+        Ok::<_, ()>((one != 1 << 16 | 9 || two != Ok(None)).then_some(Awaits::Anyone))
     });
     assert_eq!((asleep, read("bell.sleeping")), (Ok(None), 0));
 }

@@ -1,11 +1,14 @@
 //! How much shared memory the rings of a rank take, and how their slots shrink below a bound.
 //!
-//! A rank can commit one ring to all others and one ring to the next rank on each channel:
+//! A rank can commit one ring to all others and one ring to each other rank on each channel, and a mail ring to each:
 //!
 //! ```text
-//! per channel   fan ring:  counters | LL, LL128 lines | 4 slots of a chunk
-//!               pair ring: counters | LL, LL128 lines | 8 slots of at most 128 KiB
+//! per channel            fan ring:  counters | LL, LL128 lines | 4 slots of a chunk
+//! per channel and peer   pair ring: counters | LL, LL128 lines | 8 slots of at most 128 KiB
+//! per peer               mail ring: as a pair ring, with slots that shrink with the number of ranks
 //! ```
+//!
+//! With a bound, pair and mail rings get a quarter of it each at most: what uses them all is rare.
 //!
 //! A smaller slot only means more messages: an operation of any size passes. Every rank computes the same sizes from
 //! the same settings, and the segment's header is compared with them.
@@ -47,14 +50,25 @@ fn shape(config: &Config, nranks: u32, slot: u32, (ll_lines, ll128_lines): (u32,
     };
     let slot_bytes = below(slot, FAN_SLOTS);
     let fan = RingGeometry { receivers: nranks, slots: FAN_SLOTS, ll_lines, ll128_lines, slot_bytes };
-    let slot_bytes = below(slot.min(PAIR_SLOT_BYTES), PAIR_SLOTS);
+    let quarter = config.staging_max_bytes.map(|bound| {
+        let rings = peers(nranks) * u64::from(config.channels.max(1));
+        u32::try_from(slot_of(bound / 4 / rings, PAIR_SLOTS)).unwrap_or(u32::MAX)
+    });
+    let slot_bytes = below(slot.min(PAIR_SLOT_BYTES).min(quarter.unwrap_or(u32::MAX)), PAIR_SLOTS);
     let pair = RingGeometry { receivers: 1, slots: PAIR_SLOTS, slot_bytes, ..fan };
     Geometry { members: nranks, channels: config.channels, fan, pair }
 }
 
+/// Ranks that a rank can have rings to; one at least, so that sizes of a communicator of one rank make sense.
+fn peers(nranks: u32) -> u64 {
+    u64::from(nranks.saturating_sub(1).max(1))
+}
+
 /// Most bytes that the rings of one rank take in such a segment.
 pub(crate) fn bytes_per_rank(geometry: &Geometry) -> u64 {
-    u64::from(geometry.channels) * (geometry.fan.total_bytes() + geometry.pair.total_bytes())
+    let peers = peers(geometry.members);
+    let channel = geometry.fan.total_bytes() + peers * geometry.pair.total_bytes();
+    u64::from(geometry.channels) * channel + peers * geometry.mail().total_bytes()
 }
 
 /// Bytes of shared memory of the whole job once every ring that its operations use exists.
