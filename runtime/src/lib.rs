@@ -4,7 +4,6 @@
 //!  Communicator / Stream      the calls
 //!    plan/       what a call does: primitives per channel, pure logic
 //!    executor/   runs them: poll, never block
-//!    reduce/     kernels: fold, copy
 //!    transport/  connections: rings of the shared segment
 //!  settings, config           variables, and what they come to
 //!  report, trace              what a run leaves behind
@@ -33,7 +32,6 @@ mod fail;
 mod group;
 mod mail;
 mod plan;
-pub mod reduce;
 pub mod report;
 mod sched;
 pub mod settings;
@@ -48,6 +46,7 @@ pub use coordinator_lite::UniqueId;
 pub use error::{Error, ErrorClass, Stage};
 pub use group::Group;
 pub use plan::{Algorithm, Choice, Kind};
-pub use reduce::{DType, Element, F8E4M3, F8E5M2, ReduceOp, Scalar};
+pub use ringccl_reduce as reduce;
+pub use ringccl_reduce::{DType, Element, F8E4M3, F8E5M2, ReduceOp, Scalar};
 pub use shmring::Protocol;
 pub use stream::{Event, Pending, Stream};

@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 use half::{bf16, f16};
 
 use super::{image_of, load_bits, max_ps, min_ps, store_bits, store_image, stream_bits};
-use crate::reduce::line::Line;
+use crate::line::Line;
 
 /// The narrow floats: `unpack` and `pack` say how one register becomes several of binary32, `after` what an operation
 /// leaves of a binary32, and `settled` what the next one receives.

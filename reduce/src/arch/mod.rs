@@ -13,7 +13,7 @@ use super::op::ReduceOp;
 macro_rules! kernels {
     ($entry:ident, bits $bits:ty, $at_once:literal; $($dtype:ident: $line:ty, $ring:ty, $unroll:literal;)*) => {
         /// The kernel for one element type and operation; bits are combined as bytes.
-        pub(in crate::reduce) fn kernel(dtype: DType, op: ReduceOp) -> Kernel {
+        pub(crate) fn kernel(dtype: DType, op: ReduceOp) -> Kernel {
             match (op, dtype) {
                 (ReduceOp::BitAnd, _) => $entry::<$bits, BitAnd, $at_once>,
                 (ReduceOp::BitOr, _) => $entry::<$bits, BitOr, $at_once>,

@@ -5,7 +5,7 @@
 //! payload of a NaN excepted), and a fold takes its sources in the order given.
 //!
 //! ```
-//! use ringccl::reduce::{DType, Dst, ReduceOp, Reducer};
+//! use ringccl_reduce::{DType, Dst, ReduceOp, Reducer};
 //!
 //! let (a, b, mut out) = ([1.0f32, 2.0], [10.0f32, 20.0], [0.0f32; 2]);
 //! let reducer = Reducer::new(DType::F32, ReduceOp::Sum, 2);
@@ -25,7 +25,7 @@
 //!
 //! # What was measured
 //!
-//! `cargo bench -p ringccl --bench reduce` on a virtual Sapphire Rapids core with other work on the machine;
+//! `cargo bench -p ringccl-reduce --bench reduce` on a virtual Sapphire Rapids core with other work on the machine;
 //! rates of all bytes read and written, as multiples of a `memcpy` of one buffer in the same run:
 //!
 //! | pass | plain | streaming | streaming, pages interleaved |

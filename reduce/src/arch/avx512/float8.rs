@@ -8,8 +8,8 @@ use std::arch::x86_64::*;
 
 use super::narrow::{from_halves, narrow_line, to_halves};
 use super::{F32x16, low_bits};
-use crate::reduce::fp8::{F8E4M3, F8E5M2, NAN_CODE};
-use crate::reduce::line::Line;
+use crate::fp8::{F8E4M3, F8E5M2, NAN_CODE};
+use crate::line::Line;
 
 /// Rounds binary16 to codes, ties to even and saturated, by dropping the lowest bits.
 #[inline(always)]

@@ -2,7 +2,7 @@
 //! rounding of its own for the narrow floats.
 
 use half::{bf16, f16};
-use ringccl::reduce::{Element, F8E4M3, F8E5M2, ReduceOp, Scalar};
+use ringccl_reduce::{Element, F8E4M3, F8E5M2, ReduceOp, Scalar};
 
 /// One element type of the model.
 pub(crate) trait Model: Element + std::fmt::Debug {

@@ -1,6 +1,6 @@
 //! Speed of the copy and reduction kernels beside the platform's `memcpy`, measured in the same run.
 //!
-//! `cargo bench -p ringccl --bench reduce` prints GB/s of the bytes moved (all bytes read plus all bytes
+//! `cargo bench -p ringccl-reduce --bench reduce` prints GB/s of the bytes moved (all bytes read plus all bytes
 //! written) and the ratio to a `memcpy` of the same size. Without `--bench` each case runs once, as a smoke
 //! test. A rate is the median of rounds in which all cases of a size take turns, so that a drift of the
 //! machine's memory speed hits all of them alike.
@@ -8,7 +8,7 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use ringccl::reduce::{DType, Dst, Isa, ReduceOp, Reducer, Store, Tuning, copy_with};
+use ringccl_reduce::{DType, Dst, Isa, ReduceOp, Reducer, Store, Tuning, copy_with};
 
 /// How results are written, and whether pages are read interleaved.
 const WAYS: [(Store, bool); 3] =

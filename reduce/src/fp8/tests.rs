@@ -4,7 +4,7 @@ use super::*;
 use half::f16;
 
 /// The table: all values as another implementation of the formats gives them.
-const TABLE: &str = include_str!("../../../testdata/fp8_values.txt");
+const TABLE: &str = include_str!("../../testdata/fp8_values.txt");
 
 /// The value of a code, written down from the definition: sign, exponent field, fraction field.
 fn defined(format: &Format, code: u8) -> f64 {

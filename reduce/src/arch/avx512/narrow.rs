@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 use half::{bf16, f16};
 
 use super::{F32x16, low_bits};
-use crate::reduce::line::Line;
+use crate::line::Line;
 
 /// The memory and the arithmetic of narrow floats: `unpack` and `pack` say how 64 bytes become registers of binary32,
 /// `after` what an operation leaves of one.

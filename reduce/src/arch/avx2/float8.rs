@@ -8,8 +8,8 @@ use std::arch::x86_64::*;
 
 use super::narrow::{F16x32, narrow_line};
 use super::{image_of, load_bits, max_ps, min_ps, store_bits, store_image, stream_bits};
-use crate::reduce::fp8::{F8E4M3, F8E5M2, NAN_CODE};
-use crate::reduce::line::Line;
+use crate::fp8::{F8E4M3, F8E5M2, NAN_CODE};
+use crate::line::Line;
 
 /// Rounds binary16 to codes, ties to even and saturated, by dropping the lowest bits.
 #[inline(always)]

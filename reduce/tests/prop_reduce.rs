@@ -5,7 +5,7 @@ mod reduce_model;
 use half::{bf16, f16};
 use proptest::prelude::*;
 use reduce_model::{Model, agrees, fold, operation, same};
-use ringccl::reduce::{DType, Dst, F8E4M3, F8E5M2, Isa, ReduceOp, Reducer, Scalar, Store, Tuning, copy_with};
+use ringccl_reduce::{DType, Dst, F8E4M3, F8E5M2, Isa, ReduceOp, Reducer, Scalar, Store, Tuning, copy_with};
 
 /// Bytes around each buffer that must stay as they are.
 const GUARD: usize = 64;

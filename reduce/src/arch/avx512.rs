@@ -2,11 +2,11 @@
 
 use std::arch::x86_64::*;
 
-use crate::reduce::copy::{CopyJob, copy_all};
-use crate::reduce::dtype::DType;
-use crate::reduce::kernel::{Call, Kernel, fold_all};
-use crate::reduce::line::{BitAnd, BitOr, BitXor, Bits, Line, Max, Min, Op, Prod, ScaledSum, Sum};
-use crate::reduce::op::ReduceOp;
+use crate::copy::{CopyJob, copy_all};
+use crate::dtype::DType;
+use crate::kernel::{Call, Kernel, fold_all};
+use crate::line::{BitAnd, BitOr, BitXor, Bits, Line, Max, Min, Op, Prod, ScaledSum, Sum};
+use crate::op::ReduceOp;
 
 mod float8;
 mod narrow;
