@@ -2,7 +2,7 @@
 
 use super::clash::Clash;
 use super::descriptor::Descriptor;
-use super::order::Tangle;
+use super::order::{self, Tangle};
 use super::peers::Peers;
 use super::registry::Entry;
 use super::standing::standing;
@@ -343,7 +343,11 @@ pub(crate) fn explain(segment: &Segment, word: u64, health: &Health, seqno: u64)
 /// The error of a rank for which a stage takes longer than `limit`: who is behind, and where.
 pub(crate) fn timeout(segment: &Segment, health: &Health, stage: Stage, limit: Duration) -> Error {
     let standing = standing(segment, &health.peers, health.rank, stage);
-    let standing = standing.unwrap_or_else(|| "all other ranks have finished it".into());
+    let mut standing = standing.unwrap_or_else(|| "all other ranks have finished it".into());
+    // Before the end is told: who wakes up waits no longer.
+    if let Some(suspicion) = order::suspicion(segment) {
+        standing = format!("{standing}; {suspicion}");
+    }
     end(segment, Verdict::Timeout(health.rank), health, stage.seqno());
     Error::Timeout { rank: health.rank, stage, limit, standing }
 }
