@@ -42,8 +42,11 @@
 //!
 //! Loads are never delayed, and a store becomes visible to all others at once, so a missing Acquire is not
 //! found; `loom-tests` covers that side. Vector and non-temporal stores, real futexes, mappings, processes and their
-//! start are not here either: litmus runs on hardware and tests with real processes cover them. Ranks begin with a
-//! communicator that is already joined.
+//! start are not here either: litmus runs on hardware and tests with real processes cover them.
+//!
+//! Nor is joining: ranks begin with a communicator that is joined already, over a segment in memory that this process
+//! alone has. The rendezvous, the segment's file, attaching and the limits of all that are tested with real processes
+//! (`verification/tests/fail_points.rs`, `host_rank.rs`, `segment_file.rs`) and in `coordinator-lite/`.
 #![cfg(ringccl_sim)]
 
 pub mod campaign;

@@ -2,7 +2,7 @@
 
 use super::clash::Clash;
 use super::descriptor::Descriptor;
-use super::order::Tangle;
+use super::order::{self, Tangle};
 use super::peers::Peers;
 use super::registry::Entry;
 use super::roll::Roll;
@@ -415,12 +415,16 @@ pub(crate) fn explain(segment: &Segment, word: u64, health: &Health, seqno: u64)
 /// ended meanwhile, that is the error: a rank that was stopped would otherwise blame those that waited for it.
 pub(crate) fn timeout(segment: &Segment, health: &Health, stage: Stage, limit: Duration) -> Error {
     let standing = standing(segment, &health.peers, health.rank, stage);
+    let mut standing = standing.unwrap_or_else(|| "all other ranks have finished it".into());
+    // Before the end is told: who wakes up waits no longer.
+    if let Some(suspicion) = order::suspicion(segment) {
+        standing = format!("{standing}; {suspicion}");
+    }
     let verdict = Verdict::Timeout(health.rank);
     let ended = end(segment, verdict, health, stage.seqno());
     if segment.header().aborted() != verdict.to_word() {
         return ended;
     }
-    let standing = standing.unwrap_or_else(|| "all other ranks have finished it".into());
     Error::Timeout { rank: health.rank, stage, limit, standing }
 }
 

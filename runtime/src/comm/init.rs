@@ -1,13 +1,16 @@
 //! How the ranks of a communicator meet: rendezvous, then the segment.
 
 use super::health::{Health, Meeting};
+use super::order;
+use super::registry::Announced;
 use crate::config::Config;
-use crate::error::Error;
+use crate::error::{Error, Stage};
 use crate::fail::{self, FailPoint};
 use crate::settings::{CoordinatorAddr, Vars, coordinator, job_name, table};
 use crate::transport::shm::Shm;
 use coordinator_lite::{
-    Cancel, Deadlines, Endpoint, Hello, Key, Listening, Member, Secret, Server, Session, UniqueId, Welcome,
+    Cancel, Deadlines, Endpoint, Hello, Key, Listening, Member, Refusal, Secret, Server, Session, UniqueId,
+    Welcome,
 };
 use shmring::segment::{Segment, SegmentName, SegmentSpec, remove_stale};
 use std::io::ErrorKind;
@@ -57,6 +60,11 @@ fn next(counter: &Mutex<u64>) -> u64 {
 /// Counts one more communicator of this process.
 pub(super) fn count() -> u64 {
     next(&MADE)
+}
+
+/// The number that the next communicator of this process will have.
+fn upcoming() -> u64 {
+    *MADE.lock().unwrap_or_else(std::sync::PoisonError::into_inner) + 1
 }
 
 impl Bootstrap {
@@ -121,11 +129,15 @@ impl Bootstrap {
         let hello = Hello { group: self.group, rank: self.rank, nranks: self.nranks, member };
         fail::at(&mut fail, fail::INIT_JOIN);
         let deadlines = Deadlines { connect: config.connect_limit(), join: config.join_timeout };
+        let number = upcoming();
+        let making = Announced::making(number);
         let (session, welcome) = Session::join_unless(&self.endpoint, self.key, hello, deadlines, cancel)
             .map_err(|cause| match cause {
                 coordinator_lite::Error::Cancelled => Error::Cancelled { rank: self.rank },
                 cause => unreachable_host(cause, self.is_hosted_by_rank_0),
-            })?;
+            })
+            .map_err(|error| with_suspicion(error, number, self.rank, config))?;
+        drop(making);
         let Welcome { job, members, .. } = welcome;
         fail::at(&mut fail, fail::INIT_WELCOME);
         if let Some(rank) = members.iter().position(|m| m.host != members[0].host) {
@@ -192,6 +204,22 @@ fn unreachable_host(cause: coordinator_lite::Error, is_rank_0: bool) -> Error {
         _ => return cause.into(),
     };
     Error::Host { what, cause }
+}
+
+/// The error of a rank that has waited in vain for others to make its communicator `number`, with what they may do
+/// instead.
+fn with_suspicion(error: Error, number: u64, rank: u32, config: &Config) -> Error {
+    let is_in_vain = matches!(
+        error,
+        Error::Host { .. } | Error::Rendezvous(coordinator_lite::Error::Refused(Refusal::Timeout { .. }))
+    );
+    match order::suspicion_in_making(number).filter(|_| is_in_vain) {
+        Some(suspicion) => {
+            let standing = format!("{error}; {suspicion}");
+            Error::Timeout { rank, stage: Stage::Join, limit: config.join_timeout, standing }
+        }
+        None => error,
+    }
 }
 
 /// What can be said of the process that listens at `endpoint` and does not answer.

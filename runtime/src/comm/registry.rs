@@ -1,8 +1,8 @@
 //! The communicators of this process, and what the others may know of its threads: where one of them is stuck.
 //!
-//! A thread whose wait gets long says so in its record of the communicator in which it waits. If the process has no
-//! other thread, it says so in those of *every* communicator: nobody else could use them meanwhile. A rank that waits
-//! for this one elsewhere can then tell "has not come yet" from "cannot come": see `order.rs`.
+//! A thread whose wait gets long says so in its records of all communicators that it was the last to use, and whether
+//! the process has another thread, which could use them meanwhile. A rank that waits for this one elsewhere can then
+//! tell "has not come yet" from "cannot come", or at least suspect it: see `order.rs`.
 
 use shmring::layout::MemberRecord;
 use shmring::segment::Segment;
@@ -21,7 +21,14 @@ pub(super) struct Stuck {
     pub(super) seqno: u64,
     /// The member of that communicator whose doing would end the wait.
     pub(super) awaits: u32,
+    /// Whether the process has no other thread, so that nobody could use another of its communicators meanwhile.
+    pub(super) is_alone: bool,
 }
+
+/// The job of a communicator that is being made: it has none yet, and `seqno` is its number among those of the process.
+pub(super) const MAKING: u64 = 0;
+/// Stands beside the awaited member in a record where another thread could come.
+const NOT_ALONE: u64 = 1 << 32;
 
 /// One communicator of this process.
 #[derive(Debug)]
@@ -77,14 +84,26 @@ pub(super) fn of_job(job: u64) -> Vec<Arc<Entry>> {
 }
 
 impl Entry {
-    /// Takes the communicator into the calling thread's hands.
+    /// Takes the communicator into the calling thread's hands. What the last one said of itself no longer counts.
     pub(super) fn take(&self) {
         *self.home.lock().unwrap_or_else(PoisonError::into_inner) = thread();
+        write(self.record(), None);
     }
 
     /// The thread that has the communicator in its hands.
-    pub(super) fn home(&self) -> u64 {
+    fn home(&self) -> u64 {
         *self.home.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says where the calling thread waits, or that it no longer does; `false` if the communicator is in other hands.
+    fn say(&self, stuck: Option<Stuck>) -> bool {
+        // Another thread may take it in between, and two then write: what they leave may be stale or torn, but it is
+        // marked as not alone by both, and counts for a suspicion at most. A thread that is alone has no such rival.
+        let is_ours = self.home() == thread();
+        if is_ours {
+            write(self.record(), stuck);
+        }
+        is_ours
     }
 
     fn record(&self) -> &MemberRecord {
@@ -113,19 +132,23 @@ impl Announced {
         if self.epoch == 0 {
             self.epoch = next();
         }
-        let stuck = Stuck { epoch: self.epoch, job, seqno, awaits };
-        let thread = thread();
         let all = entries();
         // Another thread of this process might still use the other communicators, whoever used them last.
-        let alone = all.len() > 1 && is_only_thread();
-        let mine = |entry: &Arc<Entry>| entry.home() == thread && (alone || entry.job == job);
-        for entry in all.into_iter().filter(mine) {
-            write(entry.record(), Some(stuck));
+        let is_alone = all.len() > 1 && is_only_thread();
+        let stuck = Stuck { epoch: self.epoch, job, seqno, awaits, is_alone };
+        for entry in all.into_iter().filter(|entry| entry.say(Some(stuck))) {
             if !self.told.iter().any(|told| Arc::ptr_eq(told, &entry)) {
                 self.told.push(entry);
             }
         }
         stuck
+    }
+
+    /// Says in the records of all communicators of this thread that it makes another one, the process's `number`th.
+    pub(super) fn making(number: u64) -> Self {
+        let mut announced = Self { told: Vec::new(), epoch: 0 };
+        announced.tell(MAKING, number, 0);
+        announced
     }
 
     /// Says that the wait is over.
@@ -139,7 +162,7 @@ impl Announced {
     #[cold]
     fn withdraw(&mut self) {
         for entry in self.told.drain(..) {
-            write(entry.record(), None);
+            entry.say(None);
         }
         self.epoch = 0;
     }
@@ -157,7 +180,8 @@ fn write(record: &MemberRecord, stuck: Option<Stuck>) {
     words[0].store(0, Ordering::Relaxed);
     fence(Ordering::SeqCst);
     if let Some(stuck) = stuck {
-        let values = [stuck.job, stuck.seqno, stuck.awaits.into()];
+        let others = if stuck.is_alone { 0 } else { NOT_ALONE };
+        let values = [stuck.job, stuck.seqno, u64::from(stuck.awaits) | others];
         // ORDERING: Relaxed, as above.
         for (word, value) in words[1..].iter().zip(values) {
             word.store(value, Ordering::Relaxed);
@@ -176,6 +200,21 @@ pub(super) fn read(record: &MemberRecord) -> Option<Stuck> {
     let [job, seqno, awaits] = [1, 2, 3].map(|i: usize| words[i].load(Ordering::Relaxed));
     fence(Ordering::SeqCst);
     let again = words[0].load(Ordering::Relaxed);
-    let awaits = u32::try_from(awaits).ok()?;
-    (epoch != 0 && epoch == again).then_some(Stuck { epoch, job, seqno, awaits })
+    let is_alone = awaits & NOT_ALONE == 0;
+    let awaits = u32::try_from(awaits & !NOT_ALONE).ok()?;
+    (epoch != 0 && epoch == again).then_some(Stuck { epoch, job, seqno, awaits, is_alone })
+}
+
+/// A member of one of this process's communicators that waits there for this process: its rank, the operation, and the
+/// communicator's number.
+pub(super) fn awaited_by() -> Option<(u32, u64, u64)> {
+    entries().iter().find_map(|entry| {
+        let own = entry.view.member();
+        let others = (0..entry.view.geometry().members).filter(|rank| *rank != own);
+        let waits = |rank: u32| {
+            let stuck = read(entry.view.member_record(rank))?;
+            (stuck.job == entry.job && stuck.awaits == own).then_some((rank, stuck.seqno, entry.number))
+        };
+        others.filter_map(waits).next()
+    })
 }

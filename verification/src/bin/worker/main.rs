@@ -53,6 +53,10 @@ enum Act {
     Many,
     /// The calls that `--calls` lists, but on the odd rank those of `--odd-calls`.
     Calls,
+    /// The same with another thread in each process that does nothing, but might.
+    ThreadedCalls,
+    /// Rank 1 makes a second communicator while the others go on in the first.
+    Remake,
 }
 
 /// A rank of an end-to-end check.

@@ -37,6 +37,16 @@ pub(super) fn run(args: &Args, rank: u32, mut comm: Communicator) -> anyhow::Res
         Act::Quit => fail(rank, comm, || std::process::exit(7)),
         Act::Memory => memory(rank, comm),
         Act::Calls => listed(args, rank, comm),
+        Act::ThreadedCalls => {
+            // It ends with the process.
+            std::thread::spawn(|| {
+                loop {
+                    std::thread::park();
+                }
+            });
+            listed(args, rank, comm)
+        }
+        Act::Remake => remake(rank, comm),
         Act::Regroup => regroup(args, rank, comm),
         Act::Split => family::split(rank, comm),
         Act::Shrink => family::shrink(args, rank, comm),
@@ -158,6 +168,18 @@ fn regroup(args: &Args, rank: u32, mut comm: Communicator) -> anyhow::Result<()>
     let done = done(&mut comm, 0.0, (0, 0));
     comm.finalize()?;
     say(rank, done)
+}
+
+/// Rank 1 makes a second communicator while the others wait for it in the first.
+fn remake(rank: u32, mut comm: Communicator) -> anyhow::Result<()> {
+    comm.barrier()?;
+    say(rank, Event::Running)?;
+    if rank == 1 {
+        Communicator::from_env()?;
+        bail!("a communicator without the others");
+    }
+    comm.barrier()?;
+    bail!("a barrier without rank 1")
 }
 
 /// Makes the listed calls on two communicators and leaves both.
