@@ -77,12 +77,14 @@ impl Sinks {
             if ptr.is_null() {
                 continue;
             }
-            for (u, line) in lines.into_iter().enumerate() {
+            let mut u = 0;
+            while u < U {
                 // SAFETY: the caller vouches for the lines and for the alignment.
                 unsafe {
                     let to = ptr.add(at + u * stride);
-                    if L::STREAMS && stream { line.stream(to) } else { line.store(to) }
+                    if L::STREAMS && stream { lines[u].stream(to) } else { lines[u].store(to) }
                 }
+                u += 1;
             }
         }
     }
@@ -137,36 +139,65 @@ struct Fold<L, O, S> {
 }
 
 impl<L: Line, O: Op<L>, S: Sources> Fold<L, O, S> {
-    /// Folds `U` lines that `load` fetches from one source, in source order.
+    /// Folds `U` lines, `stride` apart, in source order; with `PART` one line, of which `stride` elements exist.
+    ///
+    /// There are no closures here and in the lines: not being `inline(always)`, they would be calls where their body is
+    /// long, and so would be all instructions in them.
     #[inline(always)]
-    unsafe fn reduce<const U: usize>(&self, load: impl Fn(*const u8, usize) -> L) -> [L; U] {
-        let fetch = |index: usize| {
-            let src = self.srcs.at(index);
-            std::array::from_fn::<L, U, _>(|u| {
-                let line = load(src, u);
-                if O::SCALES && index == self.scaled {
-                    // SAFETY: the caller vouches for the instruction set.
-                    unsafe { line.prod(self.factor).settle() }
-                } else {
-                    line
+    unsafe fn reduce<const U: usize, const PART: bool>(&self, at: usize, stride: usize) -> [L; U] {
+        // SAFETY: the caller vouches for these lines in every source, and for the instruction set.
+        unsafe {
+            let mut acc = self.fetch::<U, PART>(0, at, stride);
+            let mut index = 1;
+            while index < self.srcs.len() {
+                let next = self.fetch::<U, PART>(index, at, stride);
+                let mut u = 0;
+                while u < U {
+                    acc[u] = O::apply(if index > 1 { acc[u].settle() } else { acc[u] }, next[u]);
+                    u += 1;
                 }
-            })
-        };
-        let mut acc = fetch(0);
-        for index in 1..self.srcs.len() {
-            for (a, next) in acc.iter_mut().zip(fetch(index)) {
-                // SAFETY: the caller vouches for the instruction set.
-                *a = unsafe { O::apply(if index > 1 { a.settle() } else { *a }, next) };
+                index += 1;
             }
+            if O::SCALES
+                && L::Elem::DIVIDES
+                && let Some(by) = self.divider
+            {
+                let mut u = 0;
+                while u < U {
+                    acc[u] = acc[u].divide(by);
+                    u += 1;
+                }
+            }
+            acc
         }
-        if O::SCALES
-            && L::Elem::DIVIDES
-            && let Some(by) = self.divider
-        {
-            // SAFETY: the caller vouches for the instruction set.
-            acc = acc.map(|line| unsafe { line.divide(by) });
+    }
+
+    /// Loads lines of one source and scales them if they are own input.
+    #[inline(always)]
+    unsafe fn fetch<const U: usize, const PART: bool>(
+        &self,
+        index: usize,
+        at: usize,
+        stride: usize,
+    ) -> [L; U] {
+        // SAFETY: the caller vouches for these lines in every source, and for the instruction set.
+        unsafe {
+            let from = self.srcs.at(index).add(at);
+            let mut lines = [if PART { L::load_part(from, stride) } else { L::load(from) }; U];
+            let mut u = 1;
+            while u < U {
+                lines[u] = L::load(from.add(u * stride));
+                u += 1;
+            }
+            if O::SCALES && index == self.scaled {
+                let mut u = 0;
+                while u < U {
+                    lines[u] = lines[u].prod(self.factor).settle();
+                    u += 1;
+                }
+            }
+            lines
         }
-        acc
     }
 
     /// Folds the single element at byte offset `at`.
@@ -206,7 +237,7 @@ impl<L: Line, O: Op<L>, S: Sources> Work for Fold<L, O, S> {
     unsafe fn lines<const U: usize>(&self, at: usize, stride: usize) {
         // SAFETY: the caller vouches for these lines in every buffer.
         unsafe {
-            let acc = self.reduce::<U>(|src, u| L::load(src.add(at + u * stride)));
+            let acc = self.reduce::<U, false>(at, stride);
             self.sinks.lines(acc, at, stride);
         }
     }
@@ -222,7 +253,7 @@ impl<L: Line, O: Op<L>, S: Sources> Work for Fold<L, O, S> {
         }
         // SAFETY: the caller vouches for these elements in every buffer.
         unsafe {
-            let [acc] = self.reduce::<1>(|src, _| L::load_part(src.add(at), elems));
+            let [acc] = self.reduce::<1, true>(at, elems);
             self.sinks.part(acc, at, elems);
         }
     }

@@ -15,13 +15,25 @@
 //! assert_eq!(out, [11.0, 22.0]);
 //! ```
 //!
+//! # Types and operations
+//!
+//! All twelve types of NCCL ([`DType`]) have all of its operations: sum, prod, max, min, avg and premulsum, a sum in
+//! which each rank multiplies its own input by a scalar of its own. Integers also have PyTorch's band, bor and bxor.
+//! PyTorch's booleans are bytes that are 0 or 1: their logical or is max or bor, their logical and min or band.
+//! [`ReduceOp::check`] tells whether a pair is valid; [`Reducer::new`] panics if it is not.
+//!
 //! # Numbers
 //!
-//! As NCCL 2.30 src/device/reduce_kernel.h computes them: integers wrap; fp16 and bf16 are rounded to nearest
+//! As NCCL 2.30 src/device/reduce_kernel.h computes them: integers wrap; narrow floats are rounded to nearest
 //! even after every hop, never fused or kept wide; a NaN loses a minimum or maximum against a number; a float
 //! average multiplies each rank's own input by 1/nranks before the sum, an integer average divides the
 //! wrapped sum once, toward zero. A hop of fp16 or bf16 is the binary32 operation rounded once more. That is
 //! exact rounding, except for bf16 products whose binary32 value is subnormal.
+//!
+//! A hop of 8-bit floats is one of fp16 in NCCL, converted back to nearest even with saturation: what is beyond the
+//! largest number becomes that, and so does an infinity of E5M2 in any operation, minimum and maximum included; a NaN
+//! becomes 0x7f. The result is the same as that of rounding the exact one once, as a test shows for all pairs. An input
+//! that is only copied keeps its bits.
 //!
 //! # What was measured
 //!

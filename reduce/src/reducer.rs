@@ -104,8 +104,8 @@ impl Reducer {
 
     /// Folds `count` elements of every source, in source order, into one or two destinations.
     ///
-    /// `srcs[own]` is multiplied by the scalar, or by 1/nranks, first when [`Self::needs_pre_op`]; the result is divided
-    /// by nranks when `last` and [`Self::needs_post_op`]. Floats narrower than binary32 are rounded after every hop. Two
+    /// `srcs[own]` is multiplied by the scalar, or by 1/nranks, first when [`Self::needs_pre_op`]; the result is
+    /// divided by nranks when `last` and [`Self::needs_post_op`]. Narrow floats are rounded after every hop. Two
     /// destinations receive the same bits. Non-temporal stores are fenced before this returns.
     ///
     /// # Panics

@@ -74,7 +74,10 @@ macro_rules! memory {
         #[inline(always)]
         unsafe fn load(from: *const u8) -> Self {
             // SAFETY: the caller vouches for 64 readable bytes.
-            unsafe { Self(load_bits(from).map(|bits| $from(bits))) }
+            unsafe {
+                let [low, high] = load_bits(from);
+                Self([$from(low), $from(high)])
+            }
         }
 
         // VPMASKMOV takes 50 ns where lanes are masked out here, far more than a few scalar elements or the detour
@@ -88,7 +91,7 @@ macro_rules! memory {
         #[inline(always)]
         unsafe fn store(self, to: *mut u8) {
             // SAFETY: the caller vouches for 64 writable bytes.
-            unsafe { store_bits(self.0.map(|half| $into(half)), to) }
+            unsafe { store_bits([$into(self.0[0]), $into(self.0[1])], to) }
         }
 
         #[inline(always)]
@@ -100,7 +103,7 @@ macro_rules! memory {
         #[inline(always)]
         unsafe fn stream(self, to: *mut u8) {
             // SAFETY: the caller vouches for 64 writable bytes at a multiple of 64.
-            unsafe { stream_bits(self.0.map(|half| $into(half)), to) }
+            unsafe { stream_bits([$into(self.0[0]), $into(self.0[1])], to) }
         }
     };
 }

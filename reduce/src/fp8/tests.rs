@@ -32,14 +32,16 @@ fn nearest(format: &Format, value: f32) -> u8 {
     }
     let finite = (0..0x80u8).filter(|code| defined(format, *code).is_finite());
     let distance = |code: &u8| (defined(format, *code) - f64::from(value.abs())).abs();
-    // Of two at the same distance, the even one: an infinite value is as far from all, and saturates.
+    // Of two at the same distance, the even one. Beyond the largest number, where distances are no longer exact, it is
+    // the answer.
     let best = finite
         .min_by(|a, b| {
             let closer = distance(a).total_cmp(&distance(b));
             closer.then((a & 1).cmp(&(b & 1)))
         })
         .unwrap();
-    let best = if value.is_infinite() { format.largest } else { best };
+    let beyond = f64::from(value.abs()) >= defined(format, format.largest);
+    let best = if beyond { format.largest } else { best };
     if value.is_sign_negative() { best | 0x80 } else { best }
 }
 

@@ -7,22 +7,10 @@ use half::{bf16, f16};
 use super::{image_of, load_bits, max_ps, min_ps, store_bits, store_image, stream_bits};
 use crate::line::Line;
 
-/// The narrow floats: `unpack` and `pack` say how one register becomes several of binary32, `after` what an operation
+/// The narrow floats: `unpack` and `pack` say how one register becomes `$n` of binary32, `after` what an operation
 /// leaves of a binary32, and `settled` what the next one receives.
 macro_rules! narrow_line {
-    ($name:ident, $elem:ty) => {
-        impl $name {
-            #[inline(always)]
-            unsafe fn each(mut self, other: Self, combine: impl Fn(__m256, __m256) -> __m256) -> Self {
-                for (half, other) in self.0.iter_mut().zip(other.0) {
-                    for (a, b) in half.iter_mut().zip(other) {
-                        *a = combine(*a, b);
-                    }
-                }
-                self
-            }
-        }
-
+    ($name:ident, $elem:ty, $n:literal) => {
         impl Line for $name {
             type Elem = $elem;
             const STREAMS: bool = true;
@@ -31,7 +19,10 @@ macro_rules! narrow_line {
             #[inline(always)]
             unsafe fn load(from: *const u8) -> Self {
                 // SAFETY: the caller vouches for 64 readable bytes.
-                unsafe { Self(load_bits(from).map(|bits| Self::unpack(bits))) }
+                unsafe {
+                    let [low, high] = load_bits(from);
+                    Self([Self::unpack(low), Self::unpack(high)])
+                }
             }
 
             // AVX2 has no masked access to narrow lanes; the detour over the stack is shorter than
@@ -45,7 +36,7 @@ macro_rules! narrow_line {
             #[inline(always)]
             unsafe fn store(self, to: *mut u8) {
                 // SAFETY: the caller vouches for 64 writable bytes.
-                unsafe { store_bits(self.0.map(|half| Self::pack(half)), to) }
+                unsafe { store_bits([Self::pack(self.0[0]), Self::pack(self.0[1])], to) }
             }
 
             #[inline(always)]
@@ -57,38 +48,64 @@ macro_rules! narrow_line {
             #[inline(always)]
             unsafe fn stream(self, to: *mut u8) {
                 // SAFETY: the caller vouches for 64 writable bytes at a multiple of 64.
-                unsafe { stream_bits(self.0.map(|half| Self::pack(half)), to) }
+                unsafe { stream_bits([Self::pack(self.0[0]), Self::pack(self.0[1])], to) }
             }
 
             #[inline(always)]
             unsafe fn settle(self) -> Self {
                 // SAFETY: the caller vouches for the instruction set.
-                unsafe { Self(self.0.map(|half| Self::settled(half))) }
+                unsafe { Self([Self::settled(self.0[0]), Self::settled(self.0[1])]) }
             }
 
             #[inline(always)]
-            unsafe fn sum(self, other: Self) -> Self {
-                // SAFETY: the caller vouches for the instruction set.
-                unsafe { self.each(other, |a, b| Self::after(_mm256_add_ps(a, b))) }
+            unsafe fn sum(mut self, other: Self) -> Self {
+                let mut i = 0;
+                while i < 2 * $n {
+                    // SAFETY: the caller vouches for the instruction set.
+                    self.0[i / $n][i % $n] = unsafe {
+                        Self::after(_mm256_add_ps(self.0[i / $n][i % $n], other.0[i / $n][i % $n]))
+                    };
+                    i += 1;
+                }
+                self
             }
 
             #[inline(always)]
-            unsafe fn prod(self, other: Self) -> Self {
-                // SAFETY: the caller vouches for the instruction set.
-                unsafe { self.each(other, |a, b| Self::after(_mm256_mul_ps(a, b))) }
+            unsafe fn prod(mut self, other: Self) -> Self {
+                let mut i = 0;
+                while i < 2 * $n {
+                    // SAFETY: the caller vouches for the instruction set.
+                    self.0[i / $n][i % $n] = unsafe {
+                        Self::after(_mm256_mul_ps(self.0[i / $n][i % $n], other.0[i / $n][i % $n]))
+                    };
+                    i += 1;
+                }
+                self
             }
 
             // The smaller of two representable numbers is representable: nothing to round.
             #[inline(always)]
-            unsafe fn min(self, other: Self) -> Self {
-                // SAFETY: the caller vouches for the instruction set.
-                unsafe { self.each(other, |a, b| min_ps(a, b)) }
+            unsafe fn min(mut self, other: Self) -> Self {
+                let mut i = 0;
+                while i < 2 * $n {
+                    // SAFETY: the caller vouches for the instruction set.
+                    self.0[i / $n][i % $n] =
+                        unsafe { min_ps(self.0[i / $n][i % $n], other.0[i / $n][i % $n]) };
+                    i += 1;
+                }
+                self
             }
 
             #[inline(always)]
-            unsafe fn max(self, other: Self) -> Self {
-                // SAFETY: the caller vouches for the instruction set.
-                unsafe { self.each(other, |a, b| max_ps(a, b)) }
+            unsafe fn max(mut self, other: Self) -> Self {
+                let mut i = 0;
+                while i < 2 * $n {
+                    // SAFETY: the caller vouches for the instruction set.
+                    self.0[i / $n][i % $n] =
+                        unsafe { max_ps(self.0[i / $n][i % $n], other.0[i / $n][i % $n]) };
+                    i += 1;
+                }
+                self
             }
         }
     };
@@ -134,11 +151,11 @@ impl F16x32 {
     #[inline(always)]
     unsafe fn settled(pair: [__m256; 2]) -> [__m256; 2] {
         // SAFETY: the caller vouches for the instruction set.
-        unsafe { pair.map(|wide| _mm256_cvtph_ps(Self::narrow(wide))) }
+        unsafe { [_mm256_cvtph_ps(Self::narrow(pair[0])), _mm256_cvtph_ps(Self::narrow(pair[1]))] }
     }
 }
 
-narrow_line!(F16x32, f16);
+narrow_line!(F16x32, f16, 2);
 
 /// Per register of memory: its even and its odd elements, widened by a shift and a mask.
 #[derive(Clone, Copy)]
@@ -184,4 +201,4 @@ impl Bf16x32 {
     }
 }
 
-narrow_line!(Bf16x32, bf16);
+narrow_line!(Bf16x32, bf16, 2);

@@ -47,18 +47,22 @@ macro_rules! narrow_line {
 
         #[inline(always)]
         unsafe fn sum(mut self, other: Self) -> Self {
-            for (a, b) in self.0.iter_mut().zip(other.0) {
+            let mut i = 0;
+            while i < self.0.len() {
                 // SAFETY: the caller vouches for the instruction set.
-                *a = unsafe { Self::after(_mm512_add_ps(*a, b)) };
+                self.0[i] = unsafe { Self::after(_mm512_add_ps(self.0[i], other.0[i])) };
+                i += 1;
             }
             self
         }
 
         #[inline(always)]
         unsafe fn prod(mut self, other: Self) -> Self {
-            for (a, b) in self.0.iter_mut().zip(other.0) {
+            let mut i = 0;
+            while i < self.0.len() {
                 // SAFETY: the caller vouches for the instruction set.
-                *a = unsafe { Self::after(_mm512_mul_ps(*a, b)) };
+                self.0[i] = unsafe { Self::after(_mm512_mul_ps(self.0[i], other.0[i])) };
+                i += 1;
             }
             self
         }
@@ -66,18 +70,22 @@ macro_rules! narrow_line {
         // The smaller of two representable numbers is representable: nothing to round.
         #[inline(always)]
         unsafe fn min(mut self, other: Self) -> Self {
-            for (a, b) in self.0.iter_mut().zip(other.0) {
+            let mut i = 0;
+            while i < self.0.len() {
                 // SAFETY: the caller vouches for the instruction set.
-                *a = unsafe { F32x16(*a).min(F32x16(b)).0 };
+                self.0[i] = unsafe { F32x16(self.0[i]).min(F32x16(other.0[i])).0 };
+                i += 1;
             }
             self
         }
 
         #[inline(always)]
         unsafe fn max(mut self, other: Self) -> Self {
-            for (a, b) in self.0.iter_mut().zip(other.0) {
+            let mut i = 0;
+            while i < self.0.len() {
                 // SAFETY: the caller vouches for the instruction set.
-                *a = unsafe { F32x16(*a).max(F32x16(b)).0 };
+                self.0[i] = unsafe { F32x16(self.0[i]).max(F32x16(other.0[i])).0 };
+                i += 1;
             }
             self
         }
