@@ -26,7 +26,7 @@ pub struct Config {
     pub channels: u32,
     /// Least channels of an operation that has something for each; at least 1.
     pub min_channels: u32,
-    /// The all-reduce algorithm, instead of one chosen by size.
+    /// The algorithm, for collectives that have it, instead of one chosen by size.
     pub algorithm: Option<Algorithm>,
     /// The message layout, instead of one chosen by size.
     pub protocol: Option<Protocol>,

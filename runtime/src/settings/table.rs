@@ -80,9 +80,10 @@ settings! {
          are not set", CONFIG) },
         ["RINGCCL_MIN_CHANNELS" CHANNELS_RANGE;
          "NCCL_MIN_NCHANNELS" Fitted(CHANNELS_RANGE), "above 16: 16"];
-    /// The all-reduce algorithm.
+    /// The algorithm of collectives that have it.
     ALGO: Algorithm = About { ranks: Ranks::Compared, ..about(Group::Communicator, "by size",
-        "the all-reduce algorithm", CONFIG) },
+        "the algorithm of collectives that have it: all three of all-reduce and reduce, `ring` also of broadcast, \
+         all-gather and reduce-scatter", CONFIG) },
         ["RINGCCL_ALGO" OneOf(&[("flat", Algorithm::Flat), ("twoshot", Algorithm::TwoShot), ("ring", Algorithm::Ring)]);
          "NCCL_ALGO" nccl::Algo, "a list with `Ring` takes `ring`; any other list leaves the choice by size, which \
           uses none of NCCL's algorithms"];
