@@ -101,7 +101,13 @@ fn shrink_compares_the_lists() {
             return;
         }
         let list: &[usize] = if rank == 0 { &[3, 4] } else { &[4, 3] };
-        let mut child = world.shrink(list, Shrink::Keep).unwrap();
+        let mut child = loop {
+            match world.shrink(list, Shrink::Keep) {
+                // Rank 1 has not called again yet, and its first call with this list is over.
+                Err(Error::GivenUp { .. }) if begun.elapsed() < Duration::from_secs(10) => {}
+                made => break made.unwrap(),
+            }
+        };
         assert_eq!((child.rank(), child.nranks()), (rank, 3));
         assert_eq!(sum(&mut child, 1), 3);
         child.finalize().unwrap();
