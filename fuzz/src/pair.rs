@@ -58,7 +58,8 @@ pub(crate) fn run(data: &[u8]) {
     config.chunk_bytes = 4096;
     config.shm_dir = dir.path().to_owned();
     let comms = join(&config);
-    let scribbler = Scribbler::find(dir.path()).expect("the ranks keep the segment's file open");
+    let handles = comms.iter().map(Communicator::abort_handle).collect();
+    let scribbler = Scribbler::find(dir.path(), handles).expect("the ranks map the segment's file");
     let strokes = strokes(input, scribbler.words());
     let running = Arc::new(Mutex::new(RANKS));
     let done: Vec<Receiver<()>> = comms.into_iter().map(|comm| start(comm, work, &running)).collect();

@@ -384,7 +384,7 @@ impl World {
     fn finish(self) {
         let geometry = *self.sides[0].geometry();
         let most = geometry.control_bytes() + self.shape.total_bytes();
-        let committed = self.sides[1].committed_bytes().expect("an open file has a state");
+        let committed = self.sides[1].committed_bytes().expect("the system knows its pages");
         assert!(committed <= most, "{committed} bytes are in use, {most} were asked for");
     }
 }

@@ -1,9 +1,10 @@
 //! A third party that can write anywhere in a segment: the file mapped once more, outside of the library.
 
 use memmap2::MmapRaw;
+use ringccl::comm::AbortHandle;
 use shmring::segment::{SegmentName, SegmentSpec};
 use shmring::sync::{AtomicU64, Ordering};
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use tempfile::TempDir;
@@ -11,42 +12,54 @@ use tempfile::TempDir;
 /// A mapping of a whole segment, whose words are written without any right.
 #[derive(Debug)]
 pub(crate) struct Scribbler {
-    map: MmapRaw,
+    at: Place,
+}
+
+#[derive(Debug)]
+enum Place {
+    /// A mapping of our own.
+    Own(MmapRaw),
+    /// That of a rank of this process, which the handles keep alive.
+    Ranks { start: usize, bytes: usize, _alive: Vec<AbortHandle> },
 }
 
 impl Scribbler {
     /// Maps the segment's file. Panics when that is not possible: the target could check nothing.
     pub(crate) fn open(path: &Path) -> Self {
         let file = OpenOptions::new().read(true).write(true).open(path).expect("the segment's file opens");
-        Self::map(&file)
+        Self { at: Place::Own(MmapRaw::map_raw(&file).expect("the segment's file can be mapped")) }
     }
 
-    fn map(file: &File) -> Self {
-        Self { map: MmapRaw::map_raw(file).expect("the segment's file can be mapped") }
+    /// Finds the mapping of a segment in `dir` whose name is gone already: all of its ranks live in this process, and
+    /// these are their handles.
+    pub(crate) fn find(dir: &Path, handles: Vec<AbortHandle>) -> Option<Self> {
+        let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+        // START-END PERMISSIONS OFFSET DEVICE INODE PATH (deleted)
+        let line = maps.lines().find(|line| line.contains(&format!(" {}/", dir.display())))?;
+        let (start, end) = line.split_once(' ')?.0.split_once('-')?;
+        let [start, end] = [start, end].map(|text| usize::from_str_radix(text, 16));
+        let start = start.ok()?;
+        Some(Self { at: Place::Ranks { start, bytes: end.ok()? - start, _alive: handles } })
     }
 
-    /// Maps a segment of this process whose name is gone already: its file is among our open ones.
-    pub(crate) fn find(dir: &Path) -> Option<Self> {
-        let open = std::fs::read_dir("/proc/self/fd").ok()?;
-        let mut paths = open.flatten().map(|entry| entry.path());
-        let of_segment = |path: &PathBuf| std::fs::read_link(path).is_ok_and(|to| to.starts_with(dir));
-        Some(Self::open(&paths.find(of_segment)?))
+    fn range(&self) -> (*mut u8, usize) {
+        match &self.at {
+            Place::Own(map) => (map.as_mut_ptr(), map.len()),
+            Place::Ranks { start, bytes, .. } => (std::ptr::with_exposed_provenance_mut(*start), *bytes),
+        }
     }
 
     /// Words of the segment.
     pub(crate) fn words(&self) -> u64 {
-        self.map.len() as u64 / 8
+        self.range().1 as u64 / 8
     }
 
     fn at(&self, offset: u64) -> &AtomicU64 {
-        assert!(
-            offset.is_multiple_of(8) && offset / 8 < self.words(),
-            "offset {offset} of {}",
-            self.map.len()
-        );
-        // SAFETY: the assertion keeps the word aligned and inside the mapping, which starts on a page; every
-        // content is a valid atomic.
-        unsafe { AtomicU64::from_ptr(self.map.as_mut_ptr().add(offset as usize).cast()) }
+        let (start, bytes) = self.range();
+        assert!(offset.is_multiple_of(8) && offset / 8 < self.words(), "offset {offset} of {bytes}");
+        // SAFETY: the assertion keeps the word aligned and inside the mapping, which starts on a page and lives as long
+        // as this; every content is a valid atomic.
+        unsafe { AtomicU64::from_ptr(start.add(offset as usize).cast()) }
     }
 
     pub(crate) fn read(&self, offset: u64) -> u64 {

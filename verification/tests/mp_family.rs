@@ -161,8 +161,10 @@ fn revoke_ends_the_waits_of_all() {
     shm.assert_empty();
 }
 
-/// Resident KiB by which rounds may differ: less than two communicators of three hundred would take.
+/// KiB of a process's own memory by which equal states may differ: what eight of three hundred communicators take.
 const SLACK_KB: u64 = 256;
+/// The same of shared memory; a rank maps what it looks at, which depends on who is faster.
+const SHARED_SLACK_KB: u64 = 2048;
 
 /// 300 communicators a round, made and dropped in 8 processes, leave no memory, descriptor, thread or mapping behind;
 /// 300 at once take no descriptor or thread each.
@@ -185,8 +187,9 @@ fn hundreds_of_communicators_leave_nothing() {
         let [first, .., last, all, none, again, at_last] = held.as_slice() else { panic!("{held:?}") };
         // How much of its heap the allocator gives back varies, so states with the same heap are compared.
         for (now, before) in [(last, first), (again, all)] {
-            assert!(now.1[0] <= before.1[0] + SLACK_KB, "rank {rank}: {held:?}");
-            assert!(now.1[1] <= before.1[1] + SLACK_KB, "rank {rank}: {held:?}");
+            let own = |state: &(&str, [u64; 5])| state.1[0] - state.1[1];
+            assert!(own(now) <= own(before) + SLACK_KB, "rank {rank}: {held:?}");
+            assert!(now.1[1] <= before.1[1] + SHARED_SLACK_KB, "rank {rank}: {held:?}");
             assert!(now.1[4] <= before.1[4] + 4, "rank {rank}: {held:?}");
         }
         for now in [last, all, none, again, at_last] {

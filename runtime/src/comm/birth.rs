@@ -18,6 +18,7 @@ use super::{Communicator, Root, seats};
 use crate::config::{Bind, Config, default_chunk};
 use crate::error::{Error, Stage};
 use crate::transport::shm::Shm;
+use shmring::layout::MemberState;
 use shmring::segment::{Segment, SegmentName, SegmentSpec};
 use shmring::wait::{WaitPolicy, Waiter};
 use std::sync::Arc;
@@ -31,14 +32,16 @@ pub(super) struct Lineage {
     pub(super) cores: usize,
     /// Ranks that share them: those of the largest communicator that this one descends from.
     pub(super) crowd: u32,
+    /// This rank's number in the communicator that all began with: the name of its process's trace.
+    pub(super) origin: u32,
     /// The rendezvous of a growth that this rank hosts.
     pub(super) growth: Option<Root>,
 }
 
 impl Lineage {
-    /// Of a communicator of `nranks` that was made from no other one.
-    pub(super) fn new(cores: usize, nranks: u32) -> Self {
-        Self { calls: Calls::default(), cores, crowd: nranks, growth: None }
+    /// Of rank `rank` in a communicator of `nranks` that was made from no other one.
+    pub(super) fn new(cores: usize, rank: u32, nranks: u32) -> Self {
+        Self { calls: Calls::default(), cores, crowd: nranks, origin: rank, growth: None }
     }
 }
 
@@ -53,6 +56,8 @@ pub(super) struct Birth<'a> {
     pub(super) colour: u64,
     /// The members by their ranks here, in the order of their new ranks.
     pub(super) group: Vec<u32>,
+    /// Whether an exchange has shown that all members make this call.
+    pub(super) is_agreed: bool,
     /// Settings, unless they are inherited.
     pub(super) config: Option<&'a Config>,
 }
@@ -60,13 +65,13 @@ pub(super) struct Birth<'a> {
 impl Communicator {
     /// Makes the communicator of a group that this rank belongs to.
     pub(super) fn bear(&mut self, birth: Birth<'_>) -> Result<Self, Error> {
-        let Birth { call, word, colour, group, config } = birth;
+        let Birth { call, word, colour, group, is_agreed, config } = birth;
         let nranks = group.len() as u32;
         let config =
             config.cloned().unwrap_or_else(|| inherit(&self.shared.config, self.shared.nranks, nranks));
         let job = hash([self.shared.job, word, colour]);
         let calls = self.lineage.calls.clone();
-        let roll = Arc::new(Roll::begin(self.shared.segment.view(), call, word, group, calls));
+        let roll = Arc::new(Roll::begin(self.shared.segment.view(), call, word, group, calls, is_agreed));
         let made = self.join_group(&roll, job, config);
         roll.end(made.is_ok());
         made
@@ -80,22 +85,29 @@ impl Communicator {
         let fail = fail_point(&config)?;
         let mut health = Health::new(members, rank, None).with(Meeting::Called(Arc::clone(roll)));
         let segment = self.find_segment(job, rank, nranks, &config, &mut health);
-        let segment = segment.map_err(|error| in_parents_words(error, roll, &health))?;
+        let segment = segment.map_err(|error| in_parents_words(error, roll, &health, |_| false))?;
         let is_private = segment.is_private();
         let joined = Joined { shm: Shm::new(segment), health, job, transport: self.transport, fail };
         let mut comm = Self::assemble(joined, config, rank, nranks, self.lineage.cores);
-        comm.share_cores(&self.lineage)?;
+        comm.descend(&self.lineage)?;
         if let Err(error) = comm.meet() {
             if is_private {
                 seats::close(job);
             }
-            return Err(in_parents_words(error, roll, &comm.shared.health()));
+            let segment = &comm.shared.segment;
+            let has_left = |member| segment.member_record(member).identity.state() == MemberState::Left;
+            let error = in_parents_words(error, roll, &comm.shared.health(), has_left);
+            // Before the others see that this rank has left what was to be: they shall be told why.
+            roll.end(false);
+            return Err(error);
         }
         Ok(comm)
     }
 
-    /// Notes that members of the communicator that this one was made from compete for the cores all the same.
-    pub(super) fn share_cores(&mut self, parent: &Lineage) -> Result<(), Error> {
+    /// Notes which communicator this one was made from: its members compete for the cores, whether or not they are in
+    /// this one.
+    pub(super) fn descend(&mut self, parent: &Lineage) -> Result<(), Error> {
+        self.lineage.origin = parent.origin;
         self.lineage.crowd = self.lineage.crowd.max(parent.crowd);
         self.lineage.cores = parent.cores;
         let policy = WaitPolicy::for_cores(self.lineage.crowd as usize, self.lineage.cores);
@@ -146,12 +158,20 @@ pub(super) fn inherit(config: &Config, parent: u32, nranks: u32) -> Config {
     config
 }
 
-/// An error of making a communicator as the caller of the old one understands it: by its ranks, and with the members
+/// An error of making a communicator, as the caller of the old one understands it: by its ranks, and with the members
 /// that have not come.
-fn in_parents_words(error: Error, roll: &Roll, health: &Health) -> Error {
+fn in_parents_words(error: Error, roll: &Roll, health: &Health, has_left: impl Fn(u32) -> bool) -> Error {
+    // A member that has given up leaves next; that it did so on purpose is the better explanation.
+    if let Err(told) = roll.check() {
+        return told;
+    }
     let of = |rank: u32| roll.group().get(rank as usize).copied().unwrap_or(rank);
     let missing = || roll.missing(health.peers());
     match error {
+        // It has left what was to be made, and said so already before it went on to something else.
+        Error::PeerGone { dead, rank, .. } if has_left(dead) => {
+            Error::GivenUp { rank: of(rank), call: roll.call(), other: of(dead) }
+        }
         Error::PeerGone { dead, how, rank, seqno } => {
             Error::PeerGone { dead: of(dead), how, rank: of(rank), seqno }
         }

@@ -12,7 +12,7 @@
 
 use super::birth::inherit;
 use super::init::Bootstrap;
-use super::{Communicator, Root, roll};
+use super::{Communicator, Root};
 use crate::config::Config;
 use crate::error::Error;
 use crate::reduce::ReduceOp;
@@ -65,13 +65,12 @@ impl Communicator {
         // Kept until everybody has joined; an id is good for one growth.
         let _root = self.lineage.growth.take();
         let mut comm = Self::join(Bootstrap::from_id(&id, self.shared.rank, to)?, config)?;
-        comm.share_cores(&self.lineage)?;
+        comm.descend(&self.lineage)?;
         Ok(comm)
     }
 
     /// Brings the id to all ranks, and compares what they want.
     fn share_id(&mut self, nranks: usize) -> Result<UniqueId, Error> {
-        roll::clear(&self.shared.segment);
         let ids = self.nranks();
         let mut words = vec![0i64; 2 * ids + ID_WORDS];
         words[self.rank()] = i64::try_from(nranks).unwrap_or(i64::MAX);

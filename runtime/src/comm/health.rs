@@ -193,7 +193,12 @@ impl Health {
     /// Called now and then by a rank that waits for others to attach.
     #[cold]
     pub(crate) fn check_attached(&mut self, segment: &Segment) -> Result<(), Error> {
-        self.check_meeting()?;
+        let meeting = self.check_meeting();
+        // Looked at second: a member that is at its next call already has seen that all have attached.
+        if segment.is_complete() {
+            return Ok(());
+        }
+        meeting?;
         // Who has died or left has finished nothing, whatever is asked for.
         self.check_processes_in(segment, 1)
     }

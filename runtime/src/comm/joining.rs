@@ -26,8 +26,8 @@ impl Communicator {
     /// As [`Communicator::init`], on a thread that ends with it.
     ///
     /// # Errors
-    /// [`Error::Setting`] for an impossible rank, [`Error::Rendezvous`] when no thread can be had; everything else comes
-    /// from the result.
+    /// [`Error::Setting`] for an impossible rank, [`Error::Rendezvous`] when no thread can be had; everything else
+    /// comes from the result.
     pub fn init_nonblocking(id: &UniqueId, rank: u32, nranks: u32, config: Config) -> Result<Joining, Error> {
         let bootstrap = Bootstrap::from_id(id, rank, nranks)?;
         let cancel = Cancel::new();

@@ -176,7 +176,7 @@ impl Communicator {
         let health = Mutex::new(health);
         let shared = Shared { segment, rank, nranks, job, config, engine, mail, health, entry };
         let thread = registry::thread();
-        let lineage = Lineage::new(cores, nranks);
+        let lineage = Lineage::new(cores, rank, nranks);
         Self { shared: Arc::new(shared), calls, posts, transport, number, thread, lineage }
     }
 
@@ -331,6 +331,7 @@ impl Communicator {
         let is_revoked = matches!(self.async_error(), Some(Error::Revoked { .. }));
         let met = if is_revoked { Ok(()) } else { self.barrier() };
         let about = report::About { job: shared.job, communicators: self.number, transport: self.transport };
+        let origin = self.lineage.origin;
         let engine = self.engine()?;
         let together = met.and_then(|()| if is_revoked { Ok(()) } else { engine.compare_all(&shared) });
         fail::at(&mut engine.fail, fail::FINALIZE_MET);
@@ -343,7 +344,7 @@ impl Communicator {
         fail::at(&mut engine.fail, fail::FINALIZE_REPORTED);
         shared.say_goodbye();
         fail::at(&mut engine.fail, fail::FINALIZE_LEFT);
-        let trace = trace::write(shared.rank);
+        let trace = trace::write(origin);
         together.and(report).and(trace)
     }
 

@@ -41,6 +41,12 @@ impl Calls {
         kind << COUNT_BITS | *count
     }
 
+    /// Goes on from a call of a kind that other members have made without this rank.
+    pub(super) fn skip_to(&mut self, word: u64) {
+        let word = word & !FLAGS;
+        self.0.insert(word >> COUNT_BITS, (word & COUNT_MASK).saturating_sub(1));
+    }
+
     /// Whether this rank has made the call of that word too, now or before.
     fn has(&self, word: u64) -> bool {
         let word = word & !FLAGS;
@@ -59,6 +65,8 @@ pub(super) struct Roll {
     word: u64,
     /// The calls of this rank up to this one.
     calls: Calls,
+    /// Whether an exchange has shown that all members make this call: then an old word of theirs says nothing.
+    is_agreed: bool,
 }
 
 impl Roll {
@@ -69,8 +77,9 @@ impl Roll {
         word: u64,
         group: Vec<u32>,
         calls: Calls,
+        is_agreed: bool,
     ) -> Self {
-        let roll = Self { parent, call, group, word, calls };
+        let roll = Self { parent, call, group, word, calls, is_agreed };
         roll.say(AT_IT);
         roll
     }
@@ -108,7 +117,7 @@ impl Roll {
                 if word & GIVEN_UP != 0 {
                     return Err(Error::GivenUp { rank, call, other });
                 }
-            } else if word & FLAGS != 0 && !self.calls.has(word) {
+            } else if word & if self.is_agreed { AT_IT } else { FLAGS } != 0 && !self.calls.has(word) {
                 return Err(Error::Disagreement { rank, call, other });
             }
         }
@@ -139,9 +148,16 @@ impl Roll {
     }
 }
 
-/// Says that this rank is at nothing: before an exchange, after which old words must not count.
-pub(super) fn clear(parent: &Segment) {
-    say(parent, 0);
+/// The word of the last call that another of `group` is at, if that is of the kind of `word` and behind it: it has called
+/// once more than this rank, when this one did not come.
+pub(super) fn ahead(parent: &Segment, group: &[u32], word: u64) -> Option<u64> {
+    let said = |rank: &u32| {
+        // ORDERING: Acquire, as in `Roll::said`.
+        parent.member_record(*rank).words[WORD].load(Ordering::Acquire)
+    };
+    let others = group.iter().filter(|rank| **rank != parent.member());
+    let at_it = others.map(said).filter(|said| said & FLAGS == AT_IT).map(|said| said & !FLAGS);
+    at_it.filter(|said| said >> COUNT_BITS == word >> COUNT_BITS && *said > word).max()
 }
 
 fn say(parent: &Segment, word: u64) {
@@ -158,4 +174,68 @@ pub(super) fn hash(numbers: impl IntoIterator<Item = u64>) -> u64 {
         x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         x ^ (x >> 31)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    /// The views of a communicator of three, and a roll of the first member for the call of `word`.
+    fn roll(views: &[Segment], word: u64, calls: &Calls) -> Roll {
+        Roll::begin(views[0].view(), "split", word, vec![0, 1, 2], calls.clone(), false)
+    }
+
+    /// Members that are at the same call are right, those at another or that gave up are named, and what they were at
+    /// before counts for nothing.
+    #[test]
+    fn words_tell_who_is_at_what() {
+        let views = Segment::in_memory(&Config::new(3).geometry(3).unwrap()).unwrap();
+        let (mut calls, mut others) = (Calls::default(), Calls::default());
+        let old = calls.next(5);
+        let word = calls.next(5);
+        assert_eq!((others.next(5), others.next(5)), (old, word));
+        // Nobody else has come, or comes from the call before.
+        let own = roll(&views, word, &calls);
+        own.check().unwrap();
+        for flags in [0, AT_IT, GIVEN_UP] {
+            say(&views[1], flags | old);
+            own.check().unwrap();
+        }
+        say(&views[1], AT_IT | word);
+        own.check().unwrap();
+        say(&views[2], GIVEN_UP | word);
+        assert!(matches!(own.check(), Err(Error::GivenUp { rank: 0, other: 2, .. })));
+        // A call that this rank has not made, of another kind or a later one of the same.
+        for other in [others.next(6), others.next(5)] {
+            say(&views[2], AT_IT | other);
+            assert!(matches!(own.check(), Err(Error::Disagreement { rank: 0, other: 2, .. })));
+            say(&views[2], other);
+            own.check().unwrap();
+        }
+        // A rank that has called once more is gone on from; its words of before an exchange say nothing.
+        let later = others.next(5);
+        say(&views[2], AT_IT | later);
+        assert_eq!(ahead(&views[0], &[0, 1, 2], word), Some(later));
+        calls.skip_to(later);
+        assert_eq!(calls.next(5), later);
+        say(&views[2], GIVEN_UP | others.next(6));
+        assert!(own.check().is_err());
+        let agreed = Roll { is_agreed: true, ..own };
+        agreed.check().unwrap();
+        let own = agreed;
+        own.end(false);
+        assert_eq!(views[1].member_record(0).words[WORD].load(Ordering::Relaxed), GIVEN_UP | word);
+    }
+
+    /// Numbers in another order, or one more, have another hash, so jobs do not meet.
+    #[test]
+    fn hashes_differ() {
+        let mut hashes: Vec<u64> = (0..1000).map(|i| hash([7, i, 0])).collect();
+        hashes.extend([hash([7]), hash([0, 7]), hash([7, 0]), hash([])]);
+        hashes.sort_unstable();
+        let count = hashes.len();
+        hashes.dedup();
+        assert_eq!(hashes.len(), count);
+    }
 }

@@ -7,11 +7,13 @@
 use super::Communicator;
 use super::birth::Birth;
 use super::health::{self, Verdict};
-use super::roll::hash;
+use super::roll::{self, hash};
 use crate::config::Config;
 use crate::error::Error;
 
 const CALL: &str = "shrink";
+/// How often a rank that came late goes on from a survivor's later call.
+const TRIES: u32 = 16;
 
 /// What becomes of the communicator that is shrunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,7 +50,7 @@ impl Communicator {
         mode: Shrink,
         config: Option<&Config>,
     ) -> Result<Self, Error> {
-        let group = self.survivors(exclude)?;
+        let survivors = self.survivors(exclude)?;
         if mode == Shrink::Abort {
             // What it says is for those that wait in the old communicator; this rank goes on in the new one.
             let _ = health::end(
@@ -59,9 +61,22 @@ impl Communicator {
             );
         }
         // Survivors count the calls for each list by itself: they may have shrunk without each other before.
-        let kind = hash(CALL.bytes().map(u64::from).chain(group.iter().map(|rank| u64::from(*rank))));
-        let word = self.lineage.calls.next(kind);
-        self.bear(Birth { call: CALL, word, colour: 0, group, config })
+        let kind = hash(CALL.bytes().map(u64::from).chain(survivors.iter().map(|rank| u64::from(*rank))));
+        for _ in 0..TRIES {
+            let word = self.lineage.calls.next(kind);
+            let group = survivors.clone();
+            let made = self.bear(Birth { call: CALL, word, colour: 0, group, is_agreed: false, config });
+            let Err(Error::Disagreement { .. }) = made else { return made };
+            // A survivor that did not wait for this rank may have called once more with the same list.
+            let Some(later) = roll::ahead(&self.shared.segment, &survivors, word) else { return made };
+            self.lineage.calls.skip_to(later);
+        }
+        let rank = self.shared.rank;
+        Err(Error::Argument {
+            rank,
+            call: CALL,
+            what: format!("the survivors call this {TRIES} times without waiting"),
+        })
     }
 
     /// The ranks that are not in the list.

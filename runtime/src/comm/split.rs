@@ -8,7 +8,7 @@
 
 use super::Communicator;
 use super::birth::Birth;
-use super::roll::{self, hash};
+use super::roll::hash;
 use crate::config::Config;
 use crate::error::Error;
 use crate::reduce::ReduceOp;
@@ -47,7 +47,7 @@ impl Communicator {
             (0..).zip(&all).filter(|(_, of)| of.0 == Some(colour)).map(|(rank, of)| (of.1, rank)).collect();
         group.sort_unstable();
         let group = group.into_iter().map(|(_, rank)| rank).collect();
-        let birth = Birth { call: CALL, word, colour: colour.into(), group, config };
+        let birth = Birth { call: CALL, word, colour: colour.into(), group, is_agreed: true, config };
         self.bear(birth).map(Some)
     }
 
@@ -63,7 +63,6 @@ impl Communicator {
 
     /// Colour and key of every rank.
     fn exchange(&mut self, colour: Option<u32>, key: i32) -> Result<Vec<(Option<u32>, i32)>, Error> {
-        roll::clear(&self.shared.segment);
         let mut words = vec![0i64; 2 * self.nranks()];
         // 0 stands for no colour.
         words[2 * self.rank()] = colour.map_or(0, |colour| i64::from(colour) + 1);

@@ -109,9 +109,14 @@ fn a_reused_id_is_noticed() {
 /// Every verdict survives its packing, and every other word reads as some rank's failure.
 #[test]
 fn words_are_read_back() {
-    for verdict in
-        [Verdict::Dead(0), Verdict::Left(63), Verdict::Timeout(5), Verdict::Failed(1), Verdict::Aborted(2)]
-    {
+    for verdict in [
+        Verdict::Dead(0),
+        Verdict::Left(63),
+        Verdict::Timeout(5),
+        Verdict::Failed(1),
+        Verdict::Aborted(2),
+        Verdict::Revoked(3),
+    ] {
         assert_eq!(Verdict::from_word(verdict.to_word(), 64), verdict);
     }
     for word in [1, u64::MAX, 9 << 32, (1 << 32) | 500] {
