@@ -10,7 +10,7 @@
 //! let (a, b, mut out) = ([1.0f32, 2.0], [10.0f32, 20.0], [0.0f32; 2]);
 //! let reducer = Reducer::new(DType::F32, ReduceOp::Sum, 2);
 //! let srcs = [a.as_ptr().cast(), b.as_ptr().cast()];
-//! // SAFETY: all three arrays hold two elements and none overlaps another.
+//! // Sound: all three arrays hold two elements and none overlaps another.
 //! unsafe { reducer.fold(&srcs, None, &[Dst::cached(out.as_mut_ptr().cast())], 2, true) };
 //! assert_eq!(out, [11.0, 22.0]);
 //! ```

@@ -88,9 +88,9 @@ macro_rules! narrow_line {
             unsafe fn min(mut self, other: Self) -> Self {
                 let mut i = 0;
                 while i < 2 * $n {
+                    let (a, b) = (self.0[i / $n][i % $n], other.0[i / $n][i % $n]);
                     // SAFETY: the caller vouches for the instruction set.
-                    self.0[i / $n][i % $n] =
-                        unsafe { min_ps(self.0[i / $n][i % $n], other.0[i / $n][i % $n]) };
+                    self.0[i / $n][i % $n] = unsafe { min_ps(a, b) };
                     i += 1;
                 }
                 self
@@ -100,9 +100,9 @@ macro_rules! narrow_line {
             unsafe fn max(mut self, other: Self) -> Self {
                 let mut i = 0;
                 while i < 2 * $n {
+                    let (a, b) = (self.0[i / $n][i % $n], other.0[i / $n][i % $n]);
                     // SAFETY: the caller vouches for the instruction set.
-                    self.0[i / $n][i % $n] =
-                        unsafe { max_ps(self.0[i / $n][i % $n], other.0[i / $n][i % $n]) };
+                    self.0[i / $n][i % $n] = unsafe { max_ps(a, b) };
                     i += 1;
                 }
                 self

@@ -173,7 +173,7 @@ pub(super) fn many(args: &Args, rank: u32, mut world: Communicator) -> anyhow::R
             let colour = match op % 3 {
                 0 => Some(rank % 2),
                 1 => Some(0),
-                _ => (rank % 4 != 0).then_some(1),
+                _ => (!rank.is_multiple_of(4)).then_some(1),
             };
             let Some(mut child) = world.split(colour, 0)? else { continue };
             let size = child.nranks() as i64;
