@@ -136,11 +136,12 @@ impl<T> Turns<T> {
                 return;
             }
             let mut given_up = self.given_up();
-            if !given_up.remove(&next) {
-                return;
-            }
+            let is_given_up = given_up.remove(&next);
             // ORDERING: Relaxed; changed under the lock only.
             self.any_given_up.store(u32::from(!given_up.is_empty()), Ordering::Relaxed);
+            if !is_given_up {
+                return;
+            }
             next += 1;
         }
     }
