@@ -154,31 +154,61 @@ mod kernel {
 mod kernel {
     use super::{Duration, FutexWord, Ordering};
     use loom::sync::{Condvar, Mutex};
+    use std::sync::Arc;
 
     /// The kernel's queue of sleepers on one word.
     #[derive(Debug, Default)]
     pub(super) struct Queue {
-        lock: Mutex<()>,
+        /// Those that sleep on other words, too; the lock also stands for the kernel's on the word.
+        many: Mutex<Vec<Arc<Sleeper>>>,
+        /// All others.
         sleepers: Condvar,
+    }
+
+    /// One call that sleeps on several words.
+    #[derive(Debug, Default)]
+    struct Sleeper {
+        is_woken: Mutex<bool>,
+        wake: Condvar,
     }
 
     /// Without a time-out: a lost wake-up must hang the model, so that loom reports it.
     pub(super) fn wait(futex: &FutexWord, seen: u32, _timeout: Duration) {
-        let guard = futex.queue.lock.lock().unwrap();
+        let guard = futex.queue.many.lock().unwrap();
         // ORDERING: Relaxed; the kernel promises no more than that the value is not older than the last wake-up.
         if futex.word.load(Ordering::Relaxed) == seen {
             drop(futex.queue.sleepers.wait(guard).unwrap());
         }
     }
 
-    /// Sleepers on many words are not modelled: each word by itself is, and the order of looks is the same.
-    pub(super) fn wait_any(words: &[(&FutexWord, u32)], timeout: Duration) {
-        let (first, seen) = words[0];
-        wait(first, seen, timeout);
+    /// As `futex_waitv`: compares and queues word by word, then sleeps unless one that was queued has been woken.
+    pub(super) fn wait_any(words: &[(&FutexWord, u32)], _timeout: Duration) {
+        let sleeper = Arc::new(Sleeper::default());
+        let all_as_seen = words.iter().all(|(futex, seen)| {
+            let mut queue = futex.queue.many.lock().unwrap();
+            // ORDERING: Relaxed, as in `wait`.
+            let is_as_seen = futex.word.load(Ordering::Relaxed) == *seen;
+            if is_as_seen {
+                queue.push(Arc::clone(&sleeper));
+            }
+            is_as_seen
+        });
+        let mut is_woken = sleeper.is_woken.lock().unwrap();
+        while all_as_seen && !*is_woken {
+            is_woken = sleeper.wake.wait(is_woken).unwrap();
+        }
+        drop(is_woken);
+        for (futex, _) in words {
+            futex.queue.many.lock().unwrap().retain(|other| !Arc::ptr_eq(other, &sleeper));
+        }
     }
 
     pub(super) fn wake_all(futex: &FutexWord) {
-        let _guard = futex.queue.lock.lock().unwrap();
+        let mut queue = futex.queue.many.lock().unwrap();
         futex.queue.sleepers.notify_all();
+        for sleeper in queue.drain(..) {
+            *sleeper.is_woken.lock().unwrap() = true;
+            sleeper.wake.notify_one();
+        }
     }
 }

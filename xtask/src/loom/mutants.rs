@@ -2,7 +2,10 @@
 //!
 //! `docs/memory-model.md` names these mutants beside the orderings they guard.
 
+mod waiting;
+
 use crate::plant::{Edit, edit};
+use waiting::{NAPS, TURN_TAKING, WAITING};
 
 /// One weakening.
 #[derive(Debug)]
@@ -24,7 +27,6 @@ const JOURNAL: &str = "shmring/src/layout/journal.rs";
 const HEADER: &str = "shmring/src/layout/header.rs";
 const DOORBELL: &str = "shmring/src/doorbell.rs";
 const FUTEX: &str = "shmring/src/futex.rs";
-const WAIT: &str = "shmring/src/wait.rs";
 const BARRIER: &str = "loom-tests/tests/barrier.rs";
 
 /// Panics of the sender that would hide the race behind them.
@@ -41,7 +43,7 @@ const NO_SEND_ASSERT: Edit = edit(
 const FLAG_STORE: &str = "line.flag().store(flag, Ordering::Release);";
 
 /// Every weakening.
-pub(super) const ALL: &[&[Mutant]] = &[ORDERINGS, RINGS, STAMPS, WAITING, CONTROL];
+pub(super) const ALL: &[&[Mutant]] = &[NAPS, TURN_TAKING, WAITING, ORDERINGS, RINGS, STAMPS, CONTROL];
 
 /// Of the stamps of messages and the journals of members.
 const STAMPS: &[Mutant] = &[
@@ -337,123 +339,6 @@ const RINGS: &[Mutant] = &[
         name: "every step in one slot",
         test: ("wrap", "simple"),
         edits: &[edit(RING, "(step & u64::from(self.geometry.slots - 1)) as usize", "(step & 0) as usize")],
-    },
-];
-
-const WAITING: &[Mutant] = &[
-    Mutant {
-        name: "publisher's fence removed",
-        test: ("wake", "post"),
-        edits: &[edit(DOORBELL, "fence(Ordering::SeqCst);\n        self.count", "self.count")],
-    },
-    Mutant {
-        name: "publisher's fence removed, LL",
-        test: ("wake", "flag"),
-        edits: &[edit(DOORBELL, "fence(Ordering::SeqCst);\n        self.count", "self.count")],
-    },
-    Mutant {
-        name: "sleeper's fence removed",
-        test: ("wake", "credit"),
-        edits: &[edit(DOORBELL, "fence(Ordering::SeqCst);\n        let answer", "let answer")],
-    },
-    Mutant {
-        name: "sleeper's fence weakened to release",
-        test: ("abort", "wakes_a_parked_rank"),
-        edits: &[edit(
-            DOORBELL,
-            "fence(Ordering::SeqCst);\n        let answer",
-            "fence(Ordering::Release);\n        let answer",
-        )],
-    },
-    Mutant {
-        name: "publisher's fence weakened to AcqRel",
-        test: ("wake", "post"),
-        edits: &[edit(
-            DOORBELL,
-            "fence(Ordering::SeqCst);\n        self.count",
-            "fence(Ordering::AcqRel);\n        self.count",
-        )],
-    },
-    Mutant {
-        name: "wake-up skipped",
-        test: ("wake", "post"),
-        edits: &[edit(DOORBELL, ".code() {\n            self.word.wake_all();", ".code() {")],
-    },
-    Mutant {
-        name: "call into the kernel skipped",
-        test: ("wake", "credit"),
-        edits: &[edit(FUTEX, "kernel::wake_all(self);", "")],
-    },
-    Mutant {
-        name: "bell word not changed",
-        test: ("wake", "post"),
-        edits: &[edit(FUTEX, "self.word.fetch_add(1, Ordering::Release);", "")],
-    },
-    Mutant {
-        name: "bell word changed after the wake-up",
-        test: ("wake", "post"),
-        edits: &[
-            edit(FUTEX, "self.word.fetch_add(1, Ordering::Release);", ""),
-            edit(
-                FUTEX,
-                "kernel::wake_all(self);",
-                "kernel::wake_all(self);\n        self.word.fetch_add(1, Ordering::Release);",
-            ),
-        ],
-    },
-    Mutant {
-        name: "no look after the announcement",
-        test: ("wake", "post"),
-        edits: &[edit(
-            DOORBELL,
-            "let answer = look();",
-            "let answer: Result<Option<Awaits>, E> = Ok(Some(awaits));\n        drop(look);",
-        )],
-    },
-    Mutant {
-        name: "bell word read after the last look",
-        test: ("wake", "post"),
-        edits: &[
-            edit(DOORBELL, "let seen = self.word.value();", ""),
-            edit(DOORBELL, "self.word.wait(seen, timeout)", "self.word.wait(self.word.value(), timeout)"),
-        ],
-    },
-    Mutant {
-        name: "sleeper not announced on its bell",
-        test: ("wake", "flag"),
-        edits: &[edit(DOORBELL, "self.sleeping.store(awaits.code(), Ordering::Relaxed);", "")],
-    },
-    Mutant {
-        name: "sleeper not counted",
-        test: ("wake", "post"),
-        edits: &[
-            edit(DOORBELL, "sleepers.count.fetch_add(1, Ordering::Relaxed);", ""),
-            edit(DOORBELL, "sleepers.count.fetch_sub(1, Ordering::Relaxed);", ""),
-        ],
-    },
-    Mutant {
-        name: "who gets up clears the count of all",
-        test: ("wake", "two_sleepers"),
-        edits: &[edit(
-            DOORBELL,
-            "sleepers.count.fetch_sub(1, Ordering::Relaxed);",
-            "sleepers.count.store(0, Ordering::Relaxed);",
-        )],
-    },
-    Mutant {
-        name: "waiter gives up after one sleep",
-        test: ("wake", "post"),
-        edits: &[edit(WAIT, "if found.is_some() { poll()? } else { None };", "found.filter(|_| false);")],
-    },
-    Mutant {
-        name: "sleeper keeps the first name it announced",
-        test: ("wake", "named_member"),
-        edits: &[edit(DOORBELL, "Ok(Some(now)) if awaits.covers(now)", "Ok(Some(_))")],
-    },
-    Mutant {
-        name: "sleepers for one member not rung",
-        test: ("wake", "named_member"),
-        edits: &[edit(DOORBELL, " || announced == Awaits::Member(by).code()", "")],
     },
 ];
 
