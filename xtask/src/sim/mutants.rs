@@ -26,7 +26,7 @@ const SEGMENT: &str = "shmring/src/segment/mod.rs";
 const EXECUTOR: &str = "runtime/src/executor/mod.rs";
 const HEALTH: &str = "runtime/src/comm/health.rs";
 const DESCRIPTOR: &str = "runtime/src/comm/descriptor.rs";
-const RUN: &str = "runtime/src/comm/run.rs";
+const ENGINE: &str = "runtime/src/comm/engine.rs";
 
 /// Where a poll tells sleeping peers what it has done.
 const NOTIFY_AT_END: &str =
@@ -64,7 +64,7 @@ pub(super) const ALL: &[Mutant] = &[
     mutant(
         "the abort word is not looked at while waiting",
         "off",
-        &[edit(RUN, "ended = header.aborted();", "ended = 0;")],
+        &[edit(ENGINE, "ended = header.aborted();", "ended = 0;")],
     ),
     mutant(
         "a Simple message is published without release",
@@ -111,8 +111,8 @@ pub(super) const ALL: &[Mutant] = &[
         "off",
         &[edit(
             HEALTH,
-            "            if !has_finished(segment, rank, seqno) {\n                // One that said",
-            "            if seqno == 0 {\n                // One that said",
+            "            if !has_finished(segment, rank, seqno) {\n                return Err(self.tell_gone",
+            "            if seqno == 0 {\n                return Err(self.tell_gone",
         )],
     ),
     mutant(
@@ -155,14 +155,12 @@ pub(super) const ALL: &[Mutant] = &[
     mutant(
         "the sleeper announces itself after its last look",
         "off",
-        &[
-            edit(
-                DOORBELL,
-                "        let seen = self.word.value();\n",
-                "        let answer = look();\n        let seen = self.word.value();\n",
-            ),
-            edit(DOORBELL, "        fence(Ordering::SeqCst);\n        let answer = look();\n", ""),
-        ],
+        &[edit(
+            DOORBELL,
+            "        let seen = self.announce(sleepers, awaits);\n        fence(Ordering::SeqCst);\n        \
+             let answer = look();\n",
+            "        let answer = look();\n        let seen = self.announce(sleepers, awaits);\n",
+        )],
     ),
     mutant(
         "the bell is rung without changing its word",
@@ -172,6 +170,10 @@ pub(super) const ALL: &[Mutant] = &[
     mutant(
         "an abort does not wake anybody",
         "off",
-        &[edit("runtime/src/comm/abort.rs", "        self.segment.ring_all();\n", "")],
+        &[edit(
+            "runtime/src/comm/abort.rs",
+            "Verdict::Aborted(self.segment.member()).to_word());\n        self.segment.ring_all();\n",
+            "Verdict::Aborted(self.segment.member()).to_word());\n",
+        )],
     ),
 ];

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 /// The folders whose copies are changed, and those they need.
-const COPIED: [&str; 5] = ["shmring", "runtime", "coordinator-lite", "topo", "simulator"];
+const COPIED: [&str; 6] = ["shmring", "reduce", "runtime", "coordinator-lite", "topo", "simulator"];
 /// How long an error may stay hidden.
 const SEARCH_SECONDS: u64 = 60;
 /// Longest time for building and searching: a hang proves nothing.
@@ -27,7 +27,7 @@ pub(super) fn run(only: &str) -> Result<usize> {
     }
     let copy = WorkspaceCopy::make("sim-mutants", &COPIED)?;
     let mut command = search(&copy, "mixed");
-    let unchanged = run::watch(command.args(["--seeds", &UNCHANGED_SEEDS.to_string()]), DEADLINE)?;
+    let unchanged = run::watch(command.args(["--seeds", &UNCHANGED_SEEDS.to_string()]), DEADLINE * 3)?;
     if !unchanged.status.is_some_and(|status| status.success()) {
         bail!("the unchanged copy must pass, and did not:\n{}", unchanged.output);
     }
