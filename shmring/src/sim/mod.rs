@@ -110,11 +110,8 @@ pub trait World {
     /// `FUTEX_WAIT`: sleeps if the word still is `seen`, until woken or `timeout` has passed; may return early.
     fn futex_wait(&self, word: Word, seen: u32, timeout: Duration);
 
-    /// `futex_waitv`: as [`World::futex_wait`], on several words at a time. A world that cannot do it sleeps for a
-    /// short time instead, as on a kernel that cannot.
-    fn futex_wait_any(&self, _words: &[(Word, u32)], timeout: Duration) {
-        self.sleep(timeout.min(Duration::from_millis(1)));
-    }
+    /// `futex_waitv`: as [`World::futex_wait`], on several words at a time.
+    fn futex_wait_any(&self, words: &[(Word, u32)], timeout: Duration);
 
     /// `FUTEX_WAKE` for all sleepers.
     fn futex_wake(&self, word: Word);

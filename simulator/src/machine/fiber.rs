@@ -32,13 +32,8 @@ pub enum Status {
     Waiting(Start),
     /// It can run.
     Ready,
-    /// It sleeps on the futex word at `address` until woken or `until`.
-    Futex {
-        /// The word.
-        address: usize,
-        /// When the wait ends by itself.
-        until: u64,
-    },
+    /// It sleeps on the futex words [`Fiber::sleeps_on`] until woken or this moment.
+    Futex(u64),
     /// It sleeps.
     Asleep(u64),
     /// It has died; others do not know before the given time.
@@ -60,6 +55,8 @@ pub struct Fiber {
     pub blow: Option<(u64, Blow)>,
     /// Accesses so far.
     pub steps: u64,
+    /// Addresses of the futex words that it sleeps on, or slept on last.
+    pub(super) sleeps_on: Vec<usize>,
     /// Its stores that others do not see yet.
     pub(super) buffer: Buffer,
     /// Under [`super::Policy::Priorities`]: higher runs first.
@@ -83,6 +80,7 @@ impl Fiber {
             stalled_until: None,
             blow,
             steps: 0,
+            sleeps_on: Vec::new(),
             buffer: Buffer::default(),
             priority: 0,
             is_rank,
@@ -101,8 +99,9 @@ impl Fiber {
     /// When something happens to it by itself, if anything.
     pub fn next_event(&self) -> Option<u64> {
         let status = match self.status {
-            Status::Waiting(Start::At(at)) | Status::Asleep(at) | Status::Dying(at) => Some(at),
-            Status::Futex { until, .. } => Some(until),
+            Status::Waiting(Start::At(at)) | Status::Asleep(at) | Status::Dying(at) | Status::Futex(at) => {
+                Some(at)
+            }
             _ => None,
         };
         match (status, self.stalled_until) {

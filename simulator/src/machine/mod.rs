@@ -282,16 +282,26 @@ impl World for Machine {
     }
 
     fn futex_wait(&self, word: Word, seen: u32, timeout: Duration) {
+        self.futex_wait_any(&[(word, seen)], timeout);
+    }
+
+    fn futex_wait_any(&self, words: &[(Word, u32)], timeout: Duration) {
         self.point(|costs| costs.call);
+        // The kernel compares the words one by one, but is woken by those that it has compared: as if at once.
         let goes_on = {
             let mut state = self.state.borrow_mut();
             let spurious = state.knobs.spurious;
-            state.read(word) != u64::from(seen) || state.rng.happens(spurious)
+            words.iter().any(|(word, seen)| state.read(*word) != u64::from(*seen))
+                || state.rng.happens(spurious)
         };
         if !goes_on {
-            self.state.borrow_mut().note(What::Sleep(word));
             let until = self.after(timeout);
-            self.block(Status::Futex { address: word.address(), until });
+            let mut state = self.state.borrow_mut();
+            words.iter().for_each(|(word, _)| state.note(What::Sleep(*word)));
+            let current = state.current;
+            state.fibers[current].sleeps_on = words.iter().map(|(word, _)| word.address()).collect();
+            drop(state);
+            self.block(Status::Futex(until));
         }
     }
 
@@ -300,11 +310,8 @@ impl World for Machine {
         let mut state = self.state.borrow_mut();
         state.note(What::Wake(word));
         for index in 0..state.fibers.len() {
-            let sleeps = matches!(
-                state.fibers[index].status,
-                Status::Futex { address, .. } if address == word.address()
-            );
-            if sleeps {
+            let fiber = &state.fibers[index];
+            if matches!(fiber.status, Status::Futex(_)) && fiber.sleeps_on.contains(&word.address()) {
                 state.set_status(index, Status::Ready);
             }
         }

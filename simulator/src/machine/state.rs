@@ -236,7 +236,7 @@ impl State {
                 Status::Waiting(Start::At(at)) if at <= clock => fiber.status = Status::Ready,
                 Status::Waiting(Start::After(count)) if count <= steps => fiber.status = Status::Ready,
                 Status::Asleep(until) if until <= clock => fiber.status = Status::Ready,
-                Status::Futex { until, .. } if until <= clock => {
+                Status::Futex(until) if until <= clock => {
                     fiber.status = Status::Ready;
                     self.note_of(index, What::Note("its sleep times out"));
                 }
@@ -316,7 +316,7 @@ impl State {
             return;
         }
         let sleeps =
-            |fiber: &Fiber| matches!(fiber.status, Status::Futex { .. }) && fiber.stalled_until.is_none();
+            |fiber: &Fiber| matches!(fiber.status, Status::Futex(_)) && fiber.stalled_until.is_none();
         let asleep: Vec<usize> = (0..self.fibers.len()).filter(|i| sleeps(&self.fibers[*i])).collect();
         if !asleep.is_empty() {
             let why = if told { "the communicator has ended" } else { "nobody is left to wake them" };

@@ -113,6 +113,34 @@ fn lost_wake_ups_are_told() {
     assert_eq!((0..200).find_map(|seed| run(seed, post_and_ring)), None);
 }
 
+/// A sleeper on two bells is woken by the second one alone, and reported if neither is rung.
+#[test]
+fn lost_wake_ups_on_two_bells_are_told() {
+    use shmring::doorbell::{Awaits, Nap, sleep_any};
+    fn wait(segment: &Segment) {
+        let waits = || words(segment)[0].load(Ordering::Acquire) == 0;
+        let naps = [0, 1].map(|member| Nap {
+            bell: &segment.member_record(member).bell,
+            sleepers: &segment.header().sleepers,
+            awaits: Awaits::Member(1),
+        });
+        while waits() {
+            let _ = sleep_any(&naps, Duration::from_millis(20), || Ok::<_, ()>(waits()));
+        }
+    }
+    let post: fn(&Segment) = |segment| words(segment)[0].store(1, Ordering::Release);
+    let post_and_ring: fn(&Segment) = |segment| {
+        words(segment)[0].store(1, Ordering::Release);
+        if segment.header().sleepers.any() {
+            segment.member_record(1).bell.ring(1);
+        }
+    };
+    let run = |seed, post| simulate(seed, two(None), vec![wait, post]).failure();
+    let lost = (0..200).filter_map(|seed| run(seed, post)).collect::<Vec<_>>();
+    assert!(!lost.is_empty() && lost.iter().all(|failure| failure.contains("lost wake-up")), "{lost:?}");
+    assert_eq!((0..200).find_map(|seed| run(seed, post_and_ring)), None);
+}
+
 /// A dead rank's earlier stores reach memory before its end is known, its later ones never; others go on.
 #[test]
 fn death_keeps_what_was_stored() {
