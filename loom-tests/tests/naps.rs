@@ -1,4 +1,4 @@
-//! Can threads that share a bell, or a thread that sleeps on several, sleep on although what they wait for has happened?
+//! Can threads that share a bell, or one that sleeps on several, sleep on although what they wait for has happened?
 //!
 //! A model's sleeper has no time-out, so loom reports a lost wake-up as a deadlock.
 #![cfg(loom)]

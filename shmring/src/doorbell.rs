@@ -108,6 +108,7 @@ impl Bell {
         awaits: Awaits,
         look: impl FnOnce() -> Result<Option<Awaits>, E>,
     ) -> Result<Option<Awaits>, E> {
+        // ORDERING: this is fence (b) above: the announcement comes before the look at what is waited for.
         let seen = self.announce(sleepers, awaits);
         fence(Ordering::SeqCst);
         let answer = look();
@@ -140,8 +141,8 @@ impl Bell {
 
     /// Replaces `sleeping` in one step: threads of one member may do so at the same time.
     fn change(&self, next: impl Fn(u32) -> u32) {
-        let mut old = self.sleeping.load(Ordering::Relaxed);
         // ORDERING: Relaxed, as where this is called.
+        let mut old = self.sleeping.load(Ordering::Relaxed);
         while let Err(found) =
             self.sleeping.compare_exchange(old, next(old), Ordering::Relaxed, Ordering::Relaxed)
         {
@@ -171,6 +172,7 @@ pub fn sleep_any<E>(
     timeout: Duration,
     look: impl FnOnce() -> Result<bool, E>,
 ) -> Result<bool, E> {
+    // ORDERING: fence (b) above, once for all bells.
     let seen: Vec<_> =
         naps.iter().map(|nap| (&nap.bell.word, nap.bell.announce(nap.sleepers, nap.awaits))).collect();
     fence(Ordering::SeqCst);

@@ -177,3 +177,23 @@ pub(super) const ALL: &[Mutant] = &[
         )],
     ),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::root;
+
+    /// Every planted error still applies to the code and changes it.
+    #[test]
+    fn list_fits_the_code() {
+        for mutant in ALL {
+            for edit in mutant.edits {
+                let text = std::fs::read_to_string(root().join(edit.file));
+                let text = text.unwrap_or_else(|e| panic!("{}: {e}", edit.file));
+                // An earlier edit of the same error never removes what a later one looks for.
+                assert_eq!(text.matches(edit.find).count(), 1, "{}: {}", mutant.name, edit.find);
+                assert_ne!(edit.find, edit.replace, "{}", mutant.name);
+            }
+        }
+    }
+}
