@@ -35,8 +35,8 @@ use trace::{Trace, What};
 /// What a fiber runs.
 pub type Body = Box<dyn FnOnce()>;
 
-/// Bytes of a fiber's stack.
-const STACK: usize = 256 << 10;
+/// Bytes of a fiber's stack. Without optimisation one function of the kernels alone takes 360 KiB.
+const STACK: usize = 1 << 20;
 /// What memory reads like once it has been given back.
 const POISON: u64 = 0xa5a5_a5a5_a5a5_a5a5;
 
