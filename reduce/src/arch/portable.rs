@@ -3,9 +3,7 @@
 use crate::dtype::DType;
 use crate::fp8::{F8E4M3, F8E5M2};
 use crate::kernel::{Call, Kernel, fold_all};
-use crate::line::{
-    Arith, BitAnd, BitOr, BitXor, Bits, LINE, Line, Max, Min, Op, Prod, ScaledSum, Sum,
-};
+use crate::line::{Arith, BitAnd, BitOr, BitXor, Bits, LINE, Line, Max, Min, Op, Prod, ScaledSum, Sum};
 use crate::op::ReduceOp;
 
 /// One line as an array of its elements; `N * size_of::<T>()` is 64.

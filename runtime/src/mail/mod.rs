@@ -11,6 +11,7 @@
 
 mod header;
 mod inbox;
+mod incoming;
 mod recv;
 mod send;
 
