@@ -60,7 +60,7 @@ use std::time::Duration;
 /// A [`Stream`](crate::Stream) runs operations behind the caller's back, a [`Group`](crate::Group) several at a time.
 #[derive(Debug)]
 pub struct Communicator {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     /// Turns to use the engine.
     calls: Issuer,
     /// Turns to send to each rank.

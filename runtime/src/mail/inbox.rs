@@ -61,6 +61,12 @@ impl Inbox {
         Self { rank, sources, posted, early, early_bytes: 0, next_id: 0 }
     }
 
+    /// Whether no message is in memory that nobody has asked for.
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.early.is_empty()
+    }
+
     /// Adds a receive; its number.
     pub(super) fn post(&mut self, source: Option<u32>, tag: u32) -> u64 {
         self.next_id += 1;

@@ -40,6 +40,8 @@ pub(super) enum Item {
     Await(Arc<Mark>),
     /// A function of the program's.
     Call(Box<dyn FnOnce() + Send>),
+    /// Nothing comes any more: that the stream has ended need not be known.
+    Forget,
 }
 
 /// One stream's queue.
@@ -105,6 +107,15 @@ impl Driver {
         self.set.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The set, unless somebody else has it.
+    fn try_set(&self) -> Option<MutexGuard<'_, Set>> {
+        match self.set.try_lock() {
+            Ok(set) => Some(set),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
     fn arrivals(&self) -> MutexGuard<'_, Vec<(u64, Item)>> {
         self.arrivals.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -129,20 +140,24 @@ impl Driver {
     ) -> Result<(), std::io::Error> {
         self.start()?;
         self.arrivals().push((stream, item));
-        if inline {
-            match self.set.try_lock() {
-                Ok(mut set) => {
-                    if set.begin(self, stream) {
-                        return Ok(());
-                    }
-                }
-                // Whoever drives now looks at the arrivals before it sleeps.
-                Err(TryLockError::WouldBlock) => {}
-                Err(TryLockError::Poisoned(poisoned)) => drop(poisoned),
-            }
+        // Where somebody drives now, that one looks at the arrivals before it sleeps.
+        if inline
+            && let Some(mut set) = self.try_set()
+            && set.begin(self, stream)
+        {
+            return Ok(());
         }
         self.ring();
         Ok(())
+    }
+
+    /// Forgets a stream, once what was queued has run.
+    pub(super) fn forget(&self, stream: u64) {
+        // Without a thread nothing was ever queued.
+        if *self.is_started.lock().unwrap_or_else(PoisonError::into_inner) {
+            self.arrivals().push((stream, Item::Forget));
+            self.ring();
+        }
     }
 
     fn start(self: &Arc<Self>) -> Result<(), std::io::Error> {
@@ -175,11 +190,7 @@ impl Driver {
 
     /// Whether there is nothing to do, or who has the set now rings when it leaves something undone.
     fn is_idle(&self) -> bool {
-        let set = match self.set.try_lock() {
-            Ok(set) => set,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return true,
-        };
+        let Some(set) = self.try_set() else { return true };
         // Arrivals may have been taken into the set by one who could not finish them, before the announcement.
         set.is_idle() && self.arrivals().is_empty()
     }
@@ -188,8 +199,8 @@ impl Driver {
     pub(super) fn help(self: &Arc<Self>, outcome: &Outcome, limit: Duration) {
         /// How long the outcome is waited for before looking again whether anybody drives.
         const LOOK_AGAIN: Duration = Duration::from_millis(1);
-        match self.set.try_lock() {
-            Ok(set) => {
+        match self.try_set() {
+            Some(set) => {
                 let begun = std::time::Instant::now();
                 let is_late = move || begun.elapsed() >= limit;
                 let until: Until<'_> = (outcome, &is_late);
@@ -204,7 +215,7 @@ impl Driver {
                     outcome.wait(limit.min(LOOK_AGAIN));
                 }
             }
-            Err(_) => outcome.wait(limit.min(LOOK_AGAIN)),
+            None => outcome.wait(limit.min(LOOK_AGAIN)),
         }
     }
 }
@@ -352,7 +363,7 @@ impl Set {
                 queue.guarded(|batch| !batch.is_over() && batch.nap(naps)).is_some_and(|naps| naps)
             }
             Some(Item::Await(mark)) => !mark.is_done(),
-            Some(Item::Record(_) | Item::Call(_)) => false,
+            Some(Item::Record(_) | Item::Call(_) | Item::Forget) => false,
             None => true,
         })
     }
@@ -382,7 +393,7 @@ impl Queue {
                 mark.tell(driver);
                 mark.is_done() || has_ended
             }
-            Some(Item::Record(_)) => true,
+            Some(Item::Record(_) | Item::Forget) => true,
             Some(Item::Call(_)) => {
                 self.waits_for_driver = who != Who::Driver;
                 who == Who::Driver
@@ -425,6 +436,7 @@ impl Queue {
             }
             Item::Record(mark) => mark.set(),
             Item::Call(function) if self.ended.is_none() => function(),
+            Item::Forget => self.ended = None,
             Item::Await(_) | Item::Call(_) => {}
         }
     }

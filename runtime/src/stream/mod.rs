@@ -65,6 +65,12 @@ pub struct Stream {
     driver: Arc<Driver>,
 }
 
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.driver.forget(self.id);
+    }
+}
+
 /// The result of what was queued, once it is there.
 #[derive(Debug)]
 #[must_use = "the result tells whether the operation has failed"]

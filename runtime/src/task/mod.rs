@@ -20,10 +20,14 @@ use crate::comm::Shared;
 use crate::error::Error;
 use crate::executor::Progress;
 use crate::mail::{RecvTask, SendTask};
+use shmring::clock::now;
 use shmring::doorbell::Awaits;
 use shmring::wait::{Wait, WaitPolicy, Waiter, usable_cores};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// Least time between two looks whether tasks can succeed; less than a nap, so that a sleeper looks every time.
+const CHECK_AFTER: Duration = Duration::from_millis(10);
 
 /// Whether the thread that drives a task waits for others too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,11 +101,13 @@ impl Task {
 pub(crate) struct Batch {
     tasks: Vec<Task>,
     error: Option<Error>,
+    /// When it was last seen whether they can succeed.
+    checked: Option<Instant>,
 }
 
 impl Batch {
     pub(crate) fn new(tasks: Vec<Task>) -> Self {
-        Self { tasks, error: None }
+        Self { tasks, error: None, checked: None }
     }
 
     /// Whether nothing is left to do.
@@ -126,6 +132,12 @@ impl Batch {
 
     /// Before a sleep: ends what cannot succeed. `company` is that of the batch.
     pub(crate) fn check(&mut self, company: Company) {
+        // A busy thread gets here between any two messages, and a look costs system calls.
+        let time = now();
+        if self.checked.is_some_and(|checked| time - checked < CHECK_AFTER) {
+            return;
+        }
+        self.checked = Some(time);
         let company = if self.tasks.len() == 1 { company } else { Company::Others };
         self.keep(|task| task.check(company).map(|()| true));
     }
@@ -150,7 +162,7 @@ impl Batch {
     }
 
     fn keep(&mut self, mut goes_on: impl FnMut(&mut Task) -> Result<bool, Error>) {
-        let Self { tasks, error } = self;
+        let Self { tasks, error, .. } = self;
         tasks.retain_mut(|task| match goes_on(task) {
             Ok(goes_on) => goes_on,
             Err(new) => {
