@@ -211,6 +211,16 @@ pub enum Error {
         /// The first wrong call's error.
         wrong: String,
     },
+    /// An operation ended before its end, by a panic in it or because its stream has ended.
+    #[error(
+        "rank {rank}: {what} was given up, so this communicator has ended; look for the panic that caused it"
+    )]
+    Abandoned {
+        /// This rank.
+        rank: u32,
+        /// What was given up.
+        what: &'static str,
+    },
     /// A stream cannot go on.
     #[error("the stream has ended: {why}")]
     StreamEnded {
@@ -238,13 +248,15 @@ pub enum Stage {
         /// The sender; `None` for any rank.
         from: Option<u32>,
     },
+    /// Until the operations that were queued before have run.
+    Turn,
 }
 
 impl Stage {
     /// The operation's number; 0 before the first.
     pub(crate) fn seqno(self) -> u64 {
         match self {
-            Self::Join | Self::Send { .. } | Self::Recv { .. } => 0,
+            Self::Join | Self::Send { .. } | Self::Recv { .. } | Self::Turn => 0,
             Self::Operation(seqno) | Self::Finalize(seqno) => seqno,
         }
     }
@@ -253,7 +265,7 @@ impl Stage {
     fn setting(self) -> &'static str {
         match self {
             Self::Join => "RINGCCL_JOIN_TIMEOUT_MS",
-            Self::Operation(_) | Self::Send { .. } | Self::Recv { .. } => "RINGCCL_TIMEOUT_MS",
+            Self::Operation(_) | Self::Send { .. } | Self::Recv { .. } | Self::Turn => "RINGCCL_TIMEOUT_MS",
             Self::Finalize(_) => "RINGCCL_FINALIZE_TIMEOUT_MS",
         }
     }
@@ -268,6 +280,7 @@ impl std::fmt::Display for Stage {
             Self::Send { to } => write!(f, "send to rank {to}"),
             Self::Recv { from: Some(from) } => write!(f, "recv from rank {from}"),
             Self::Recv { from: None } => f.write_str("recv from any rank"),
+            Self::Turn => f.write_str("an operation's turn"),
         }
     }
 }
@@ -304,6 +317,7 @@ impl Error {
             | Self::Cancelled { .. }
             | Self::OtherHost { .. }
             | Self::StreamEnded { .. }
+            | Self::Abandoned { .. }
             | Self::EarlyMessages { .. }
             | Self::Mismatch { .. }
             | Self::Order { .. } => ErrorClass::InvalidUsage,

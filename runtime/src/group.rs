@@ -183,7 +183,7 @@ impl<'a> Group<'a> {
     ) -> Result<&mut Self, Error> {
         let letter = Letter { count, dtype, tag };
         // SAFETY: the caller's contract.
-        let task = unsafe { comm.recv_task(buffer, letter, from) };
+        let task = unsafe { comm.recv_task(buffer, letter, Some(from)) };
         self.add(task, letter.bytes())
     }
 

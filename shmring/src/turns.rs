@@ -97,6 +97,12 @@ impl<T> Turns<T> {
         Some(unsafe { &mut *self.value.get() })
     }
 
+    /// The number of the ticket whose turn it is: for those that wait in vain, to see whether anything changes.
+    pub fn serving(&self) -> u64 {
+        // ORDERING: Relaxed; nothing is used on the strength of it.
+        self.serving.load(Ordering::Relaxed)
+    }
+
     /// Ends a turn: the next ticket is served. Whoever waits for it must be woken by other means.
     ///
     /// # Panics

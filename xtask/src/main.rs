@@ -9,6 +9,7 @@ mod plant;
 mod run;
 mod settings;
 mod sim;
+mod soak;
 mod test;
 mod tidy;
 
@@ -43,6 +44,8 @@ enum Command {
     Litmus(litmus::Options),
     /// Jobs that lose a rank in the middle of an operation, many times
     Kill(kill::Options),
+    /// Mixed operations of 8 ranks on communicators that come and go: no wrong byte, nothing left behind
+    Soak(soak::Options),
 }
 
 fn main() -> ExitCode {
@@ -67,5 +70,6 @@ fn execute(command: &Command) -> anyhow::Result<()> {
         Command::Sim(options) => sim::run(options),
         Command::Litmus(options) => litmus::run(options),
         Command::Kill(options) => kill::run(options),
+        Command::Soak(options) => soak::run(options),
     }
 }

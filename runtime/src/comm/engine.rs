@@ -17,6 +17,7 @@ use crate::fail::{self, FailPoint};
 use crate::plan::{Call, Choice, Kind, Limits, Plan, select};
 use crate::reduce::{self, Dst, ReduceOp, Reducer, Store};
 use crate::report::Tally;
+use crate::task::Company;
 use crate::trace;
 use crate::transport::shm::{Lane, Shm};
 use shmring::Protocol;
@@ -140,6 +141,11 @@ impl Engine {
         let word = shared.aborted();
         if word != 0 {
             return Err(shared.refuse(word, self.seqno + 1));
+        }
+        if self.running.is_some() {
+            // A panic has left it behind, half-way through its messages.
+            let what = "a collective";
+            return Err(shared.give_up(Error::Abandoned { rank: shared.rank, what }, self.seqno));
         }
         fail::at(&mut self.fail, fail::OP_BEGIN);
         self.seqno += 1;
@@ -280,19 +286,20 @@ impl Engine {
         unsafe { executor.awaits(&operation, lanes) }.map_err(|cause| shared.segment_error(cause))
     }
 
-    /// Called before each sleep in what runs, after `waited`: an error if it cannot succeed.
+    /// Called before each sleep in what runs, by a thread that may drive others too: an error if it cannot succeed.
     #[cold]
     pub(crate) fn check(
         &mut self,
         shared: &Shared,
-        waited: Duration,
+        company: Company,
         awaits: Option<Awaits>,
     ) -> Result<(), Error> {
         let duty = self.duty(shared);
         let Self { prepared, watch, fail, .. } = self;
         fail::at(fail, fail::OP_BLOCKED);
         let Some(Prepared { descriptor, .. }) = prepared else { return Ok(()) };
-        watch.check_collective(shared, duty, *descriptor, waited, awaits)
+        watch.keep_company(company);
+        watch.check_collective(shared, duty, *descriptor, Duration::ZERO, awaits)
     }
 
     fn duty(&self, shared: &Shared) -> Duty {

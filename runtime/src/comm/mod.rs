@@ -37,7 +37,8 @@ use crate::fail;
 use crate::mail::{Mail, Posts};
 use crate::plan::{Call, Choice};
 use crate::report;
-use crate::task::{CollectiveTask, Task, drive};
+use crate::stream;
+use crate::task::{CollectiveTask, Task, TurnWatch, drive};
 use crate::{sched, trace};
 use birth::Lineage;
 use coordinator_lite::{Cancel, Secret, Server, UniqueId};
@@ -59,7 +60,7 @@ use std::time::Duration;
 /// A [`Stream`](crate::Stream) runs operations behind the caller's back, a [`Group`](crate::Group) several at a time.
 #[derive(Debug)]
 pub struct Communicator {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     /// Turns to use the engine.
     calls: Issuer,
     /// Turns to send to each rank.
@@ -216,9 +217,11 @@ impl Communicator {
     #[cold]
     fn drain(&mut self) -> Result<(), Error> {
         let Self { shared, calls, .. } = self;
+        refuse_in_callback(shared)?;
         let (record, header) = (shared.record(), shared.segment.header());
         let policy = WaitPolicy::for_cores(2 * shared.nranks as usize, usable_cores());
-        // The operations have deadlines of their own, so this wait ends; own doings ring the own bell.
+        let mut turn = TurnWatch::default();
+        // Own doings ring the own bell.
         Waiter::new(policy).wait(
             &record.bell,
             &header.sleepers,
@@ -227,7 +230,17 @@ impl Communicator {
                 let idle = unsafe { shared.engine.idle(calls) }.is_some();
                 Ok((!idle).then_some(Awaits::Member(shared.rank)))
             },
-            |_| Ok(()),
+            |_| match shared.aborted() {
+                0 => {
+                    let checked = turn.check(shared, shared.turn_state(), shared.config.timeout);
+                    checked.map_err(|error| shared.give_up(error, 0))
+                }
+                // Whatever runs ends now; what is left then is in a group that may never be run.
+                word => {
+                    let checked = turn.check(shared, shared.turn_state(), DRAIN_AFTER_END);
+                    checked.map_err(|_| shared.explain(word, 0))
+                }
+            },
         )
     }
 
@@ -248,6 +261,7 @@ impl Communicator {
             if let Some(engine) = shared.engine.idle(calls) {
                 return engine.run(shared, call, buffers);
             }
+            refuse_in_callback(shared)?;
             let task = CollectiveTask::new(Arc::clone(shared), calls.issue(), call, buffers);
             drive(vec![Task::Collective(task)])
         }
@@ -364,6 +378,18 @@ impl Communicator {
     pub fn timeout(&self) -> Duration {
         self.shared.config.timeout
     }
+}
+
+/// How long the operations of a communicator that has ended may take to notice.
+const DRAIN_AFTER_END: Duration = Duration::from_secs(1);
+
+/// A callback of a stream must not wait for operations of streams: its thread may be the one that they need.
+fn refuse_in_callback(shared: &Shared) -> Result<(), Error> {
+    if !stream::is_in_callback() {
+        return Ok(());
+    }
+    let what = "operations are queued before it, and a callback of a stream must not wait for them: queue it in a stream";
+    Err(Error::Argument { rank: shared.rank, call: "a blocking operation", what: what.into() })
 }
 
 /// Waits until every rank has attached to the segment.

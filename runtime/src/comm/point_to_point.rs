@@ -52,11 +52,8 @@ impl Communicator {
         tag: u32,
     ) -> Result<usize, Error> {
         let letter = Letter { count: buffer.len(), dtype: T::DTYPE, tag };
-        let from = from.map(|rank| self.peer(rank, "recv")).transpose()?;
-        self.take();
         // SAFETY: the slice is borrowed until the task is over.
-        let mut task =
-            unsafe { RecvTask::new(Arc::clone(&self.shared), from, letter, buffer.as_mut_ptr().cast()) };
+        let mut task = unsafe { self.receive(buffer.as_mut_ptr().cast(), letter, from)? };
         let source = task.told_source();
         drive(vec![Task::Recv(task)])?;
         Ok(source.get().map_or(0, |rank| *rank as usize))
@@ -78,7 +75,7 @@ impl Communicator {
         // SAFETY: both slices are borrowed until the tasks are over.
         let tasks = unsafe {
             let sent = self.send_task(send.as_ptr().cast(), letter(send.len()), to)?;
-            vec![sent, self.recv_task(recv.as_mut_ptr().cast(), letter(recv.len()), from)?]
+            vec![sent, self.recv_task(recv.as_mut_ptr().cast(), letter(recv.len()), Some(from))?]
         };
         drive(tasks)
     }
@@ -121,7 +118,7 @@ impl Communicator {
             }
             // SAFETY: the slices are borrowed until the tasks are over.
             unsafe {
-                tasks.push(self.recv_task(part.as_mut_ptr().cast(), letter(part.len()), rank)?);
+                tasks.push(self.recv_task(part.as_mut_ptr().cast(), letter(part.len()), Some(rank))?);
                 tasks.push(self.send_task(sent.as_ptr().cast(), letter(sent.len()), rank)?);
             }
         }
@@ -164,7 +161,7 @@ impl Communicator {
         tag: u32,
     ) -> Result<(), Error> {
         // SAFETY: the caller's contract.
-        let task = unsafe { self.recv_task(buffer, Letter { count, dtype, tag }, from)? };
+        let task = unsafe { self.recv_task(buffer, Letter { count, dtype, tag }, Some(from))? };
         drive(vec![task])
     }
 
@@ -194,13 +191,23 @@ impl Communicator {
         &mut self,
         buffer: *mut u8,
         letter: Letter,
-        from: usize,
+        from: Option<usize>,
     ) -> Result<Task, Error> {
-        let from = self.peer(from, "recv")?;
-        self.take();
-        let shared = Arc::clone(&self.shared);
         // SAFETY: the caller's contract.
-        Ok(Task::Recv(unsafe { RecvTask::new(shared, Some(from), letter, buffer) }))
+        Ok(Task::Recv(unsafe { self.receive(buffer, letter, from)? }))
+    }
+
+    /// As [`Communicator::recv_task`], for who wants to know the source.
+    unsafe fn receive(
+        &mut self,
+        buffer: *mut u8,
+        letter: Letter,
+        from: Option<usize>,
+    ) -> Result<RecvTask, Error> {
+        let from = from.map(|rank| self.peer(rank, "recv")).transpose()?;
+        self.take();
+        // SAFETY: the caller's contract.
+        Ok(unsafe { RecvTask::new(Arc::clone(&self.shared), from, letter, buffer) })
     }
 
     fn peer(&self, rank: usize, call: &'static str) -> Result<u32, Error> {

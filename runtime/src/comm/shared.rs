@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::mail::Mail;
 use shmring::layout::{MemberRecord, MemberState};
 use shmring::segment::Segment;
+use shmring::sync::Ordering;
 use shmring::turns::Turns;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -79,6 +80,20 @@ impl Shared {
         let error = if own_stands { own } else { standing };
         health.let_cause_go_first(&error);
         error
+    }
+
+    /// Ends the communicator because an operation of this rank will not go on, though the others' do.
+    #[cold]
+    pub(crate) fn abandon(&self, what: &'static str) {
+        if self.aborted() == 0 {
+            let _ = self.give_up(Error::Abandoned { rank: self.rank, what }, 0);
+        }
+    }
+
+    /// What changes while the operations before a queued one go on.
+    pub(crate) fn turn_state(&self) -> [u64; 2] {
+        // ORDERING: Relaxed; only compared with itself.
+        [self.engine.serving(), self.record().identity.started.load(Ordering::Relaxed)]
     }
 
     fn leave(&self) {

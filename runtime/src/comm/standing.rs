@@ -14,7 +14,9 @@ const NAMED: usize = 8;
 pub(super) fn standing(segment: &Segment, peers: &Peers, rank: u32, stage: Stage) -> Option<String> {
     let needed = |other: u32| match stage {
         Stage::Send { to: peer } | Stage::Recv { from: Some(peer) } => other == peer,
-        Stage::Recv { from: None } | Stage::Join | Stage::Operation(_) | Stage::Finalize(_) => true,
+        Stage::Recv { from: None } | Stage::Join | Stage::Turn | Stage::Operation(_) | Stage::Finalize(_) => {
+            true
+        }
     };
     let others = (0..peers.members().len() as u32).filter(|other| *other != rank && needed(*other));
     let mut late: Vec<(bool, String)> = others

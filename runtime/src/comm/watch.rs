@@ -6,6 +6,7 @@ use super::order::Walker;
 use super::registry::Announced;
 use super::shared::Shared;
 use crate::error::{Error, Stage};
+use crate::task::Company;
 use shmring::clock::now;
 use shmring::doorbell::Awaits;
 use std::time::{Duration, Instant};
@@ -17,6 +18,8 @@ pub(crate) struct Watch {
     begun: Option<Instant>,
     announced: Announced,
     walker: Walker,
+    /// The thread that waits may go on elsewhere meanwhile: no circle of waits goes through it for certain.
+    in_company: bool,
     /// A peer that is gone, although this operation waits for it: to be looked at once more.
     suspect: Option<u32>,
 }
@@ -34,6 +37,14 @@ impl Watch {
     pub(crate) fn begin(&mut self) {
         if self.begun.is_some() {
             *self = Self::default();
+        }
+    }
+
+    /// Says whether the thread waits for other tasks too.
+    pub(crate) fn keep_company(&mut self, company: Company) {
+        self.in_company = company == Company::Others;
+        if self.in_company {
+            self.announced.end();
         }
     }
 
@@ -88,7 +99,7 @@ impl Watch {
     }
 
     fn check_order(&mut self, shared: &Shared, seqno: u64, awaits: Option<Awaits>) -> Result<(), Error> {
-        let Some(Awaits::Member(member)) = awaits else { return Ok(()) };
+        let Some(Awaits::Member(member)) = awaits.filter(|_| !self.in_company) else { return Ok(()) };
         let stuck = self.announced.tell(shared.job, seqno, member);
         match self.walker.walk(shared.rank, stuck, health::end_tangled) {
             Some(tangle) => Err(tangle.into_error(shared.rank)),

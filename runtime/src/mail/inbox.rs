@@ -6,25 +6,22 @@
 //!  early:   from 1, tag 4: nobody has asked for it, and others wait for what is behind it
 //! ```
 //!
-//! Every receive that is polled looks at the rings of its sources. The header that it finds may be for another posted
-//! receive; then that one finds it claimed. If it is for none, its bytes go to memory of this process, so that
-//! what is behind it can be reached; together such messages take at most [`EARLY_BYTES`].
+//! Every receive that is polled looks at the rings of its sources, until it has found its message. A header that it
+//! finds on the way may be for another posted receive; then that one finds it claimed. If it is for none, its bytes go
+//! to memory of this process, so that what is behind it can be reached; so they do if the other receive does not read
+//! them while this one waits long. Together such messages take at most [`EARLY_BYTES`].
 
-use super::header::Header;
-use super::{Letter, Rest, STAMP, mismatch};
+use super::incoming::{Arriving, Goes, Incoming};
+use super::{Letter, mismatch};
 use crate::comm::Shared;
 use crate::error::Error;
 use crate::executor::Progress;
-use crate::reduce::{self, Dst, Store};
 use shmring::doorbell::Awaits;
-use shmring::layout::RingGeometry;
-use shmring::{Protocol, Receiver};
 use std::collections::VecDeque;
+use std::ops::Range;
 
 /// Most bytes of messages that came before anybody asked for them, all sources together.
 const EARLY_BYTES: usize = 1 << 30;
-/// Messages of at least this size are written past the cache.
-const STREAMING_BYTES: usize = 1 << 20;
 
 /// A receive that has not got all of its message yet.
 #[derive(Debug)]
@@ -46,35 +43,6 @@ struct Early {
     here: usize,
 }
 
-/// Where a message goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Goes {
-    /// To a posted receive.
-    To(u64),
-    /// To the last early message.
-    Early,
-}
-
-/// The message at the head of a source's ring.
-#[derive(Clone, Copy, Debug)]
-struct Arriving {
-    header: Header,
-    letter: Letter,
-    goes: Goes,
-    /// Bytes read, those in the header included; `None` before it is known where they go.
-    read: Option<usize>,
-}
-
-/// The receiving end from one source.
-#[derive(Debug, Default)]
-struct Incoming {
-    end: Option<Receiver>,
-    /// Whether its Simple slots have memory.
-    slots: bool,
-    arriving: Option<Arriving>,
-    line: Vec<u8>,
-}
-
 /// What one rank has asked for and what has arrived.
 #[derive(Debug)]
 pub(super) struct Inbox {
@@ -93,6 +61,12 @@ impl Inbox {
         Self { rank, sources, posted, early, early_bytes: 0, next_id: 0 }
     }
 
+    /// Whether no message is in memory that nobody has asked for.
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.early.is_empty()
+    }
+
     /// Adds a receive; its number.
     pub(super) fn post(&mut self, source: Option<u32>, tag: u32) -> u64 {
         self.next_id += 1;
@@ -103,16 +77,53 @@ impl Inbox {
     /// Removes a receive that is over.
     pub(super) fn withdraw(&mut self, id: u64) {
         self.posted.retain(|posted| posted.id != id);
-        for incoming in &mut self.sources {
-            if let Some(arriving) = &mut incoming.arriving
-                && arriving.goes == Goes::To(id)
-                && arriving.read.is_none()
-            {
-                // A header that was read for one that gave up goes to whom it fits, when somebody next looks.
-                arriving.goes = Goes::Early;
-                arriving.read = None;
+        for source in 0..self.sources.len() as u32 {
+            self.unclaim(source, |goes| goes == Goes::To(id));
+        }
+    }
+
+    /// Lets a message that nobody has begun to read go to whom it fits, when somebody next looks.
+    fn unclaim(&mut self, source: u32, which: impl Fn(Goes) -> bool) {
+        let Some(arriving) = &mut self.sources[source as usize].arriving else { return };
+        if arriving.read.is_none() && which(arriving.goes) {
+            let claimed = std::mem::replace(&mut arriving.goes, Goes::Unknown);
+            for posted in self.posted.iter_mut().filter(|posted| claimed == Goes::To(posted.id)) {
+                posted.claimed = None;
             }
         }
+    }
+
+    /// Whether some of the message for receive `id` has been read, but not all.
+    pub(super) fn is_reading(&self, id: u64) -> bool {
+        let mut arriving = self.sources.iter().filter_map(|incoming| incoming.arriving);
+        arriving.any(|arriving| arriving.goes == Goes::To(id) && arriving.read.is_some())
+    }
+
+    /// Called when receive `id` has waited long: messages in its way that others have claimed, but do not read, go to
+    /// memory. Who has claimed one may run only after this one.
+    ///
+    /// # Errors
+    /// Too many early messages.
+    pub(super) fn unblock(&mut self, shared: &Shared, id: u64) -> Result<(), Error> {
+        let Some(Posted { source, claimed: None, .. }) = self.posted.iter().find(|posted| posted.id == id)
+        else {
+            return Ok(());
+        };
+        for source in self.sources_of(*source) {
+            let Some(arriving) = self.sources[source as usize].arriving else { continue };
+            let Goes::To(other) = arriving.goes else { continue };
+            if arriving.read.is_none() {
+                self.unclaim(source, |goes| goes == Goes::To(other));
+                self.keep_early(source, arriving.letter)?;
+                // The other one finds it there.
+                shared.segment.notify_self();
+            }
+        }
+        Ok(())
+    }
+
+    fn sources_of(&self, source: Option<u32>) -> Range<u32> {
+        source.map_or(0..self.sources.len() as u32, |rank| rank..rank + 1)
     }
 
     /// Puts a message of the rank to itself.
@@ -127,8 +138,8 @@ impl Inbox {
             data.as_mut_ptr().copy_from_nonoverlapping(from, bytes);
             data.set_len(bytes);
         }
+        self.early_bytes += Early::cost(letter);
         self.early.push_back(Early { source: self.rank, letter, data, here: bytes });
-        self.early_bytes += bytes;
     }
 
     /// Moves what has arrived of the message for receive `id` to `to`; where it came from, once that is known.
@@ -148,12 +159,11 @@ impl Inbox {
         let claimed = match self.claim(shared, id)? {
             Claim::Nothing => return Ok((Progress::Blocked, None)),
             Claim::Early(index) => {
-                let Some(early) = self.early.get(index) else { return Ok((Progress::Blocked, None)) };
-                if early.here < early.data.len() {
+                if !self.early.get(index).is_some_and(Early::is_here) {
                     return Ok((Progress::Blocked, None));
                 }
                 let Some(early) = self.early.remove(index) else { return Ok((Progress::Blocked, None)) };
-                self.early_bytes -= early.data.len();
+                self.early_bytes -= Early::cost(early.letter);
                 if early.letter != letter {
                     return Err(mismatch(self.rank, early.source, &early.letter.to_string(), letter));
                 }
@@ -179,7 +189,8 @@ impl Inbox {
         match self.claim(shared, id)? {
             Claim::Early(index) => {
                 let early = &self.early[index];
-                Ok((early.here < early.data.len()).then_some(Awaits::Member(early.source)))
+                // Its bytes are read by whoever looks first, in this process.
+                Ok((!early.is_here()).then_some(Awaits::Anyone))
             }
             Claim::Ring(source) => {
                 let is_here = self.sources[source as usize].is_here(shared, source);
@@ -188,109 +199,118 @@ impl Inbox {
             Claim::Nothing => {
                 let source =
                     self.posted.iter().find(|posted| posted.id == id).and_then(|posted| posted.source);
-                Ok(Some(source.map_or(Awaits::Anyone, Awaits::Member)))
+                // Behind another receive's message, what that one does ends the wait too.
+                let is_behind = |rank: u32| self.sources[rank as usize].arriving.is_some();
+                Ok(Some(match source {
+                    Some(rank) if !is_behind(rank) => Awaits::Member(rank),
+                    _ => Awaits::Anyone,
+                }))
             }
         }
     }
 
     /// Finds the message for receive `id`, as far as it has arrived, and moves others out of its way.
     fn claim(&mut self, shared: &Shared, id: u64) -> Result<Claim, Error> {
-        let Some(index) = self.posted.iter().position(|posted| posted.id == id) else {
+        let Some(source) = self.posted.iter().find(|posted| posted.id == id).map(|posted| posted.source)
+        else {
             return Ok(Claim::Nothing);
         };
-        let Posted { source, tag, claimed, .. } = self.posted[index];
-        if let Some(source) = claimed {
-            return Ok(Claim::Ring(source));
-        }
-        let sources = source.map_or(0..self.sources.len() as u32, |rank| rank..rank + 1);
-        for source in sources.clone() {
-            self.pump(shared, source)?;
-        }
-        if let Some(source) = self.posted[index].claimed {
-            return Ok(Claim::Ring(source));
-        }
-        // An early message goes to the first receive that fits it: one before this may be it.
-        let fits = |posted: &Posted, early: &Early| {
-            posted.claimed.is_none()
-                && posted.tag == early.letter.tag
-                && posted.source.is_none_or(|source| source == early.source)
-        };
-        let mut earlier: Vec<&Posted> = self.posted.iter().take(index).collect();
-        for (at, early) in self.early.iter().enumerate() {
-            if early.letter.tag != tag || !sources.contains(&early.source) {
-                continue;
+        // Nothing is read that is not in its way: what stays in the rings holds its senders back.
+        if let Some(found) = self.found(id) {
+            if let Claim::Early(index) = found
+                && !self.early[index].is_here()
+            {
+                self.pump_early(shared, self.early[index].source)?;
             }
-            match earlier.iter().position(|posted| fits(posted, early)) {
-                Some(other) => drop(earlier.remove(other)),
-                None => return Ok(Claim::Early(at)),
+            return Ok(found);
+        }
+        for source in self.sources_of(source) {
+            while self.step(shared, source)? {
+                if let Some(found) = self.found(id) {
+                    return Ok(found);
+                }
             }
         }
         Ok(Claim::Nothing)
     }
 
-    /// Reads the headers of a source until one is for somebody who has not read it yet, and the rest of early messages.
-    fn pump(&mut self, shared: &Shared, source: u32) -> Result<(), Error> {
-        if source == self.rank {
-            return Ok(());
+    /// The message for receive `id`, if its header has been read.
+    fn found(&self, id: u64) -> Option<Claim> {
+        let index = self.posted.iter().position(|posted| posted.id == id)?;
+        if let Some(source) = self.posted[index].claimed {
+            return Some(Claim::Ring(source));
         }
-        loop {
-            let incoming = &mut self.sources[source as usize];
-            if incoming.arriving.is_none() {
-                let header = incoming.read_header(shared, source);
-                let Some(header) = header.map_err(|cause| shared.segment_error(cause))? else {
-                    return Ok(());
-                };
-                let Some(letter) = header.letter() else {
-                    let what = "a message's count and type";
-                    let (found, step) = (header.count, header.dtype.into());
-                    return Err(shared.segment_error(shmring::Error::Corrupt { what, found, step }));
-                };
-                let goes = Goes::Early;
-                incoming.arriving = Some(Arriving { header, letter, goes, read: None });
+        self.takers().position(|taker| taker == Some(index)).map(Claim::Early)
+    }
+
+    /// Which posted receive each early message is for: in the order of arrival each takes the first that it fits.
+    fn takers(&self) -> impl Iterator<Item = Option<usize>> {
+        let mut taken = vec![false; if self.early.is_empty() { 0 } else { self.posted.len() }];
+        self.early.iter().map(move |early| {
+            let mut posted = self.posted.iter().enumerate();
+            let taker =
+                posted.find(|(index, posted)| !taken[*index] && posted.fits(early.source, early.letter));
+            taker.map(|(index, _)| {
+                taken[index] = true;
+                index
+            })
+        })
+    }
+
+    /// Reads the next header of a source and decides where its message goes, or reads more of an early message; true
+    /// when there may be more to do: not when nothing has arrived, or what has is for somebody who has not read it yet.
+    fn step(&mut self, shared: &Shared, source: u32) -> Result<bool, Error> {
+        if source == self.rank {
+            return Ok(false);
+        }
+        let incoming = &mut self.sources[source as usize];
+        let Some(arriving) = incoming.arriving else {
+            let header = incoming.read_header(shared, source);
+            let Some(header) = header.map_err(|cause| shared.segment_error(cause))? else { return Ok(false) };
+            let Some(letter) = header.letter() else {
+                let what = "a message's count and type";
+                let (found, step) = (header.count, header.dtype.into());
+                return Err(shared.segment_error(shmring::Error::Corrupt { what, found, step }));
+            };
+            incoming.arriving = Some(Arriving { header, letter, goes: Goes::Unknown, read: None });
+            return Ok(true);
+        };
+        match arriving.goes {
+            Goes::To(_) => Ok(false),
+            Goes::Unknown => {
+                self.assign(source, arriving.letter)?;
+                Ok(true)
             }
-            let Some(arriving) = self.sources[source as usize].arriving else { return Ok(()) };
-            match arriving.goes {
-                Goes::To(_) => return Ok(()),
-                Goes::Early if arriving.read.is_none() => self.assign(source, arriving.letter)?,
-                Goes::Early => {
-                    if !self.pump_early(shared, source)? {
-                        return Ok(());
-                    }
-                }
-            }
+            Goes::Early => self.pump_early(shared, source),
         }
     }
 
     /// Decides where the message whose header was read goes.
     fn assign(&mut self, source: u32, letter: Letter) -> Result<(), Error> {
-        // Early messages of the same source and tag come first: their receives are not this message's.
-        let mut before = self
-            .early
-            .iter()
-            .filter(|early| early.source == source && early.letter.tag == letter.tag)
-            .count();
-        let fitting = self.posted.iter_mut().find(|posted| {
-            let fits = posted.claimed.is_none()
-                && posted.tag == letter.tag
-                && posted.source.is_none_or(|from| from == source);
-            let is_taken = fits && before > 0;
-            before -= usize::from(is_taken);
-            fits && !is_taken
-        });
-        let Some(arriving) = &mut self.sources[source as usize].arriving else { return Ok(()) };
-        if let Some(posted) = fitting {
-            posted.claimed = Some(source);
+        // Early messages came first: their receives are not this message's.
+        let taken: Vec<usize> = self.takers().flatten().collect();
+        let mut posted = self.posted.iter_mut().enumerate();
+        let fitting = posted.find(|(index, posted)| !taken.contains(index) && posted.fits(source, letter));
+        let Some((_, posted)) = fitting else { return self.keep_early(source, letter) };
+        posted.claimed = Some(source);
+        if let Some(arriving) = &mut self.sources[source as usize].arriving {
             arriving.goes = Goes::To(posted.id);
-            return Ok(());
         }
-        let bytes = letter.bytes();
-        if bytes > EARLY_BYTES - self.early_bytes.min(EARLY_BYTES) {
+        Ok(())
+    }
+
+    /// Makes room in memory for the message whose header was read.
+    fn keep_early(&mut self, source: u32, letter: Letter) -> Result<(), Error> {
+        if Early::cost(letter) > EARLY_BYTES.saturating_sub(self.early_bytes) {
             let (rank, letter, limit) = (self.rank, letter.to_string(), EARLY_BYTES);
             return Err(Error::EarlyMessages { rank, from: source, letter, limit });
         }
-        self.early_bytes += bytes;
-        self.early.push_back(Early { source, letter, data: vec![0; bytes], here: 0 });
-        arriving.read = Some(0);
+        self.early_bytes += Early::cost(letter);
+        self.early.push_back(Early { source, letter, data: vec![0; letter.bytes()], here: 0 });
+        if let Some(arriving) = &mut self.sources[source as usize].arriving {
+            arriving.goes = Goes::Early;
+            arriving.read = Some(0);
+        }
         Ok(())
     }
 
@@ -312,6 +332,24 @@ impl Inbox {
     }
 }
 
+impl Posted {
+    /// Whether it gets this message, unless another one does.
+    fn fits(&self, source: u32, letter: Letter) -> bool {
+        self.claimed.is_none() && self.tag == letter.tag && self.source.is_none_or(|from| from == source)
+    }
+}
+
+impl Early {
+    /// Bytes of memory that such a message takes, about: messages without elements are not for nothing.
+    fn cost(letter: Letter) -> usize {
+        letter.bytes().saturating_add(size_of::<Self>())
+    }
+
+    fn is_here(&self) -> bool {
+        self.here == self.data.len()
+    }
+}
+
 /// What there is for a receive.
 enum Claim {
     Nothing,
@@ -319,128 +357,4 @@ enum Claim {
     Early(usize),
     /// The message at the head of a source's ring.
     Ring(u32),
-}
-
-impl Incoming {
-    fn ring(shared: &Shared) -> RingGeometry {
-        shared.segment.geometry().mail()
-    }
-
-    /// The end, made on first use.
-    fn end(&mut self, shared: &Shared, source: u32) -> Result<&mut Receiver, shmring::Error> {
-        let end = match self.end.take() {
-            Some(end) => end,
-            None => shared.segment.mail_receiver(source)?,
-        };
-        Ok(self.end.insert(end))
-    }
-
-    /// The next message's header, if it has arrived.
-    fn read_header(&mut self, shared: &Shared, source: u32) -> Result<Option<Header>, shmring::Error> {
-        self.line.resize(Header::BYTES, 0);
-        let to = self.line.as_mut_ptr();
-        let end = self.end(shared, source)?;
-        // SAFETY: the line has that many bytes, and stays where it is until the next call.
-        if !unsafe { end.read_lines(Protocol::Ll, STAMP, to, Header::BYTES)? } {
-            return Ok(None);
-        }
-        end.release(Protocol::Ll);
-        shared.segment.notify();
-        let line: Option<&[u8; Header::BYTES]> = self.line.as_slice().try_into().ok();
-        Ok(line.map(Header::from_bytes))
-    }
-
-    /// Whether more of the message whose header was read can be read.
-    fn is_here(&mut self, shared: &Shared, source: u32) -> Result<bool, shmring::Error> {
-        let Some(arriving) = self.arriving else { return Ok(true) };
-        match (arriving.read, Rest::of(arriving.letter.bytes(), &Self::ring(shared))) {
-            (None, _) | (_, Rest::Nothing | Rest::Lines) => {
-                Ok(arriving.read.is_none() || self.lines_here(shared, source)?)
-            }
-            (Some(_), Rest::Slots) => {
-                self.commit(shared, source)?;
-                self.end(shared, source)?.is_posted(STAMP)
-            }
-        }
-    }
-
-    /// Whether the lines of the rest have arrived; they are kept until they are read.
-    fn lines_here(&mut self, shared: &Shared, source: u32) -> Result<bool, shmring::Error> {
-        let Some(arriving) = self.arriving else { return Ok(true) };
-        let len = arriving.letter.bytes().saturating_sub(Header::INLINE);
-        self.line.resize(len.max(Header::BYTES), 0);
-        let to = self.line.as_mut_ptr();
-        let end = self.end(shared, source)?;
-        // SAFETY: the line has that many bytes.
-        unsafe { end.read_lines(Protocol::Ll128, STAMP, to, len) }
-    }
-
-    fn commit(&mut self, shared: &Shared, source: u32) -> Result<(), shmring::Error> {
-        if !self.slots {
-            shared.segment.commit_mail_slots(source, shared.rank)?;
-            self.slots = true;
-        }
-        Ok(())
-    }
-
-    /// Reads what has arrived of the message whose header was read; done when that is all of it.
-    ///
-    /// # Safety
-    /// - `to` is writable for the message's bytes.
-    unsafe fn read(&mut self, shared: &Shared, source: u32, to: *mut u8) -> Result<Progress, shmring::Error> {
-        let Some(mut arriving) = self.arriving else { return Ok(Progress::Done) };
-        let bytes = arriving.letter.bytes();
-        let rest = Rest::of(bytes, &Self::ring(shared));
-        let mut ran = false;
-        if arriving.read.unwrap_or(0) == 0 {
-            let part = bytes.min(Header::INLINE);
-            // SAFETY: the caller's contract.
-            unsafe { to.copy_from(arriving.header.inline.as_ptr(), part) };
-            arriving.read = Some(part);
-            ran = true;
-        }
-        self.arriving = Some(arriving);
-        while let Some(at) = arriving.read.filter(|at| *at < bytes) {
-            let part = match rest {
-                Rest::Nothing => break,
-                Rest::Lines => {
-                    if !self.lines_here(shared, source)? {
-                        break;
-                    }
-                    // SAFETY: the caller's contract; the line holds the rest.
-                    unsafe { to.add(at).copy_from(self.line.as_ptr(), bytes - at) };
-                    self.end(shared, source)?.release(Protocol::Ll128);
-                    bytes - at
-                }
-                Rest::Slots => {
-                    self.commit(shared, source)?;
-                    let end = self.end(shared, source)?;
-                    if !end.is_posted(STAMP)? {
-                        break;
-                    }
-                    let store = if bytes >= STREAMING_BYTES { Store::Streaming } else { Store::Cached };
-                    // SAFETY: the slot was found posted and is released after; the part fits both.
-                    let part = unsafe {
-                        end.read_slot(|from, room| {
-                            let part = room.min(bytes - at);
-                            reduce::copy(from, &[Dst { ptr: to.add(at), store }], part);
-                            part
-                        })
-                    };
-                    end.release(Protocol::Simple);
-                    part
-                }
-            };
-            ran = true;
-            // A sender that sleeps for credit can go on while this rank reads the next slot.
-            shared.segment.notify();
-            arriving.read = Some(at + part);
-            self.arriving = Some(arriving);
-        }
-        if arriving.read == Some(bytes) {
-            self.arriving = None;
-            return Ok(Progress::Done);
-        }
-        Ok(if ran { Progress::Advanced } else { Progress::Blocked })
-    }
 }

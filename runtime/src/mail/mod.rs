@@ -11,6 +11,7 @@
 
 mod header;
 mod inbox;
+mod incoming;
 mod recv;
 mod send;
 
@@ -119,3 +120,6 @@ fn mismatch(rank: u32, source: u32, sent: &str, expected: Letter) -> Error {
         difference: "a receive expects exactly what is sent".into(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,6 +4,7 @@ use super::Letter;
 use crate::comm::{Duty, Shared, Watch};
 use crate::error::{Error, Stage};
 use crate::executor::Progress;
+use crate::task::Company;
 use shmring::doorbell::Awaits;
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,15 +93,21 @@ impl RecvTask {
         shared.mail.inbox().awaits(shared, *id)
     }
 
-    pub(crate) fn check(&mut self, waited: Duration) -> Result<(), Error> {
-        let Self { shared, source, watch, .. } = self;
-        let peers = source.map_or(0..shared.nranks, |rank| rank..rank + 1);
-        let duty = Duty { stage: Stage::Recv { from: *source }, limit: shared.config.timeout };
-        let checked = watch.check_mail(shared, duty, waited, peers);
+    pub(crate) fn check(&mut self, company: Company) -> Result<(), Error> {
+        let checked = self.look_around(company);
         checked.map_err(|error| {
             self.end();
             self.shared.give_up(error, 0)
         })
+    }
+
+    fn look_around(&mut self, company: Company) -> Result<(), Error> {
+        let Self { shared, id, source, watch, .. } = self;
+        shared.mail.inbox().unblock(shared, *id)?;
+        watch.keep_company(company);
+        let peers = source.map_or(0..shared.nranks, |rank| rank..rank + 1);
+        let duty = Duty { stage: Stage::Recv { from: *source }, limit: shared.config.timeout };
+        watch.check_mail(shared, duty, Duration::ZERO, peers)
     }
 
     fn end(&mut self) {
@@ -114,6 +121,9 @@ impl RecvTask {
 
 impl Drop for RecvTask {
     fn drop(&mut self) {
+        if !self.is_over && self.shared.mail.inbox().is_reading(self.id) {
+            self.shared.abandon("a receive");
+        }
         self.end();
     }
 }

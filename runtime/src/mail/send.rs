@@ -6,6 +6,7 @@ use crate::comm::{Duty, Shared, Watch};
 use crate::error::{Error, Stage};
 use crate::executor::Progress;
 use crate::reduce::{self, Dst, Store};
+use crate::task::{Company, TurnWatch};
 use shmring::doorbell::Awaits;
 use shmring::turns::Ticket;
 use shmring::{Protocol, Sender};
@@ -32,6 +33,7 @@ pub(crate) struct SendTask {
     /// Bytes sent; `None` before the header.
     sent: Option<usize>,
     watch: Watch,
+    turn: TurnWatch,
 }
 
 // SAFETY: the buffer may be used by whichever thread drives the task (contract of `new`).
@@ -48,8 +50,8 @@ impl SendTask {
         letter: Letter,
         from: *const u8,
     ) -> Self {
-        let (ticket, watch) = (Some(ticket), Watch::default());
-        Self { shared, destination, ticket, letter, from, sent: None, watch }
+        let (ticket, watch, turn) = (Some(ticket), Watch::default(), TurnWatch::default());
+        Self { shared, destination, ticket, letter, from, sent: None, watch, turn }
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -71,14 +73,15 @@ impl SendTask {
         let Self { shared, destination, ticket: Some(ticket), letter, from, sent, .. } = self else {
             return Ok(Progress::Done);
         };
+        let word = shared.aborted();
+        if word != 0 {
+            // Also before its turn, which may never come: who has it may not run any more.
+            return Err(shared.refuse(word, 0));
+        }
         // SAFETY: the ticket is one for this end (contract of `new`).
         let Some(out) = (unsafe { shared.mail.out[*destination as usize].enter(ticket) }) else {
             return Ok(Progress::Blocked);
         };
-        let word = shared.aborted();
-        if word != 0 {
-            return Err(shared.refuse(word, 0));
-        }
         if *destination == shared.rank {
             // SAFETY: the contract of `new`.
             unsafe { shared.mail.inbox().put(*letter, *from) };
@@ -103,15 +106,25 @@ impl SendTask {
         Ok((!has_credit).then_some(Awaits::Member(*destination)))
     }
 
-    pub(crate) fn check(&mut self, waited: Duration) -> Result<(), Error> {
-        let Self { shared, destination, watch, .. } = self;
-        let to = *destination;
-        let duty = Duty { stage: Stage::Send { to }, limit: shared.config.timeout };
-        let checked = watch.check_mail(shared, duty, waited, to..to + 1);
+    pub(crate) fn check(&mut self, company: Company) -> Result<(), Error> {
+        let checked = self.look_around(company);
         checked.map_err(|error| {
             self.end(false);
             self.shared.give_up(error, 0)
         })
+    }
+
+    fn look_around(&mut self, company: Company) -> Result<(), Error> {
+        let Self { shared, destination, ticket: Some(ticket), watch, turn, .. } = self else { return Ok(()) };
+        let (to, limit) = (*destination, shared.config.timeout);
+        let out = &shared.mail.out[to as usize];
+        // SAFETY: the ticket is one for this end (contract of `new`).
+        if unsafe { out.enter(ticket) }.is_none() {
+            // When the one before has begun is not known: it may have just as long, from its first wait on.
+            return turn.check(shared, [out.serving(), 0], 2 * limit);
+        }
+        watch.keep_company(company);
+        watch.check_mail(shared, Duty { stage: Stage::Send { to }, limit }, Duration::ZERO, to..to + 1)
     }
 
     fn end(&mut self, is_done: bool) {
@@ -128,6 +141,9 @@ impl SendTask {
 
 impl Drop for SendTask {
     fn drop(&mut self) {
+        if self.ticket.is_some() && self.sent.is_some() {
+            self.shared.abandon("a send");
+        }
         self.end(false);
     }
 }

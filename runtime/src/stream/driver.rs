@@ -9,6 +9,8 @@
 //!                     sleeps on its own bell and those of all ranks that wait
 //! ```
 //!
+//! Callbacks are called by the driver's thread alone: who enqueues or waits may hold what they need.
+//!
 //! A driver has many streams and never waits for one of them alone, so no operation keeps another from running. The
 //! process has as many drivers as cores at most; their threads start when they are first needed, and sleep without
 //! any time-out while there is nothing to do.
@@ -16,7 +18,7 @@
 use super::event::Mark;
 use super::outcome::{Outcome, Payload};
 use crate::error::Error;
-use crate::task::{Batch, Naps};
+use crate::task::{Batch, Company, Naps};
 use shmring::doorbell::{Bell, Sleepers};
 use shmring::wait::{Wait, WaitPolicy, Waiter, usable_cores};
 use std::collections::VecDeque;
@@ -38,6 +40,8 @@ pub(super) enum Item {
     Await(Arc<Mark>),
     /// A function of the program's.
     Call(Box<dyn FnOnce() + Send>),
+    /// Nothing comes any more: that the stream has ended need not be known.
+    Forget,
 }
 
 /// One stream's queue.
@@ -46,6 +50,16 @@ struct Queue {
     items: VecDeque<Item>,
     /// Why the stream has ended, if it has.
     ended: Option<String>,
+    /// What comes next calls a function of the program's.
+    waits_for_driver: bool,
+}
+
+/// Who drives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Who {
+    Driver,
+    /// Any other thread, that enqueues or waits.
+    Helper,
 }
 
 /// The streams of a driver that have something to do, or have ended.
@@ -93,6 +107,15 @@ impl Driver {
         self.set.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The set, unless somebody else has it.
+    fn try_set(&self) -> Option<MutexGuard<'_, Set>> {
+        match self.set.try_lock() {
+            Ok(set) => Some(set),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
     fn arrivals(&self) -> MutexGuard<'_, Vec<(u64, Item)>> {
         self.arrivals.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -117,20 +140,24 @@ impl Driver {
     ) -> Result<(), std::io::Error> {
         self.start()?;
         self.arrivals().push((stream, item));
-        if inline {
-            match self.set.try_lock() {
-                Ok(mut set) => {
-                    if set.go_on(self) {
-                        return Ok(());
-                    }
-                }
-                // Whoever drives now looks at the arrivals before it sleeps.
-                Err(TryLockError::WouldBlock) => {}
-                Err(TryLockError::Poisoned(_)) => {}
-            }
+        // Where somebody drives now, that one looks at the arrivals before it sleeps.
+        if inline
+            && let Some(mut set) = self.try_set()
+            && set.begin(self, stream)
+        {
+            return Ok(());
         }
         self.ring();
         Ok(())
+    }
+
+    /// Forgets a stream, once what was queued has run.
+    pub(super) fn forget(&self, stream: u64) {
+        // Without a thread nothing was ever queued.
+        if *self.is_started.lock().unwrap_or_else(PoisonError::into_inner) {
+            self.arrivals().push((stream, Item::Forget));
+            self.ring();
+        }
     }
 
     fn start(self: &Arc<Self>) -> Result<(), std::io::Error> {
@@ -146,39 +173,49 @@ impl Driver {
     /// The thread's work: never ends.
     fn work(self: Arc<Self>) {
         loop {
-            let mut shift = Shift { driver: &self, set: Some(self.set()), until: None, ran: false };
+            let mut shift = Shift::new(&self, self.set(), None);
             let policy = shift.policy();
             never_fails(Waiter::new(policy).run(&mut shift));
             drop(shift);
             // Nothing to do: look once more after the announcement, and sleep.
-            let arrivals = || Ok::<_, Infallible>(self.arrivals().is_empty());
+            let idle = || Ok::<_, Infallible>(self.is_idle());
             let nap = shmring::doorbell::Nap {
                 bell: &self.bell,
                 sleepers: &self.sleepers,
                 awaits: shmring::doorbell::Awaits::Anyone,
             };
-            never_fails(shmring::doorbell::sleep_any(&[nap], IDLE, arrivals).map(|_| ()));
+            never_fails(shmring::doorbell::sleep_any(&[nap], IDLE, idle).map(|_| ()));
         }
+    }
+
+    /// Whether there is nothing to do, or who has the set now rings when it leaves something undone.
+    fn is_idle(&self) -> bool {
+        let Some(set) = self.try_set() else { return true };
+        // Arrivals may have been taken into the set by one who could not finish them, before the announcement.
+        set.is_idle() && self.arrivals().is_empty()
     }
 
     /// Drives, if nobody else does, until `outcome` is over; returns early after `limit` at the latest.
     pub(super) fn help(self: &Arc<Self>, outcome: &Outcome, limit: Duration) {
         /// How long the outcome is waited for before looking again whether anybody drives.
         const LOOK_AGAIN: Duration = Duration::from_millis(1);
-        match self.set.try_lock() {
-            Ok(set) => {
+        match self.try_set() {
+            Some(set) => {
                 let begun = std::time::Instant::now();
                 let is_late = move || begun.elapsed() >= limit;
                 let until: Until<'_> = (outcome, &is_late);
-                let mut shift = Shift { driver: self, set: Some(set), until: Some(until), ran: false };
+                let mut shift = Shift::new(self, set, Some(until));
                 let policy = shift.policy();
                 never_fails(Waiter::new(policy).run(&mut shift));
-                let rest = shift.set.take().is_none_or(|set| !set.is_idle());
+                let (rest, calls) = (shift.set.take().is_none_or(|set| !set.is_idle()), shift.calls);
                 if rest {
                     self.ring();
                 }
+                if calls {
+                    outcome.wait(limit.min(LOOK_AGAIN));
+                }
             }
-            Err(_) => outcome.wait(limit.min(LOOK_AGAIN)),
+            None => outcome.wait(limit.min(LOOK_AGAIN)),
         }
     }
 }
@@ -199,9 +236,19 @@ struct Shift<'a> {
     set: Option<MutexGuard<'a, Set>>,
     until: Option<Until<'a>>,
     ran: bool,
+    /// A callback is due that only the driver's thread may call.
+    calls: bool,
 }
 
-impl Shift<'_> {
+impl<'a> Shift<'a> {
+    fn new(driver: &'a Arc<Driver>, set: MutexGuard<'a, Set>, until: Option<Until<'a>>) -> Self {
+        Self { driver, set: Some(set), until, ran: false, calls: false }
+    }
+
+    fn who(&self) -> Who {
+        if self.until.is_some() { Who::Helper } else { Who::Driver }
+    }
+
     /// With as many threads that compute as there are ranks, drivers of more ranks than half the cores must yield.
     fn policy(&self) -> WaitPolicy {
         let ranks = self.set.as_ref().map_or(1, |set| set.most_ranks());
@@ -210,7 +257,7 @@ impl Shift<'_> {
 
     fn is_over(&self, is_idle: bool) -> bool {
         match self.until {
-            Some((outcome, is_late)) => is_idle || outcome.is_over() || (self.ran && is_late()),
+            Some((outcome, is_late)) => is_idle || self.calls || outcome.is_over() || (self.ran && is_late()),
             None => is_idle,
         }
     }
@@ -218,17 +265,18 @@ impl Shift<'_> {
 
 impl Wait<Infallible> for Shift<'_> {
     fn look(&mut self) -> Result<bool, Infallible> {
-        let driver = self.driver;
+        let (driver, who) = (self.driver, self.who());
         let set = self.set.get_or_insert_with(|| driver.set());
-        let is_idle = set.go_on(driver);
+        let is_idle = set.go_on(driver, who);
+        self.calls = who == Who::Helper && set.has_calls();
         Ok(self.is_over(is_idle))
     }
 
-    fn nap(&mut self, waited: Duration, nap: Duration) -> Result<bool, Infallible> {
+    fn nap(&mut self, _waited: Duration, nap: Duration) -> Result<bool, Infallible> {
         self.ran = true;
         let driver = self.driver;
         let set = self.set.get_or_insert_with(|| driver.set());
-        set.check(waited);
+        set.check();
         let mut naps = Naps::default();
         if set.nap(&mut naps) {
             let own = Some((&driver.bell, &driver.sleepers));
@@ -257,14 +305,12 @@ impl Set {
     }
 
     /// Takes new items in and lets every stream go on as far as it can; true when nothing is left to do.
-    fn go_on(&mut self, driver: &Arc<Driver>) -> bool {
+    fn go_on(&mut self, driver: &Arc<Driver>, who: Who) -> bool {
         loop {
-            for (stream, item) in std::mem::take(&mut *driver.arrivals()) {
-                self.queue(stream).items.push_back(item);
-            }
+            self.take_in(driver);
             let mut any_ended = false;
             for queue in &mut self.queues {
-                any_ended |= queue.go_on(driver);
+                any_ended |= queue.go_on(driver, who);
             }
             self.queues.retain(|queue| !queue.items.is_empty() || queue.ended.is_some());
             // What has ended may be what another stream waits for, and callbacks may have queued more.
@@ -274,59 +320,104 @@ impl Set {
         }
     }
 
+    fn take_in(&mut self, driver: &Arc<Driver>) {
+        for (stream, item) in std::mem::take(&mut *driver.arrivals()) {
+            self.queue(stream).items.push_back(item);
+        }
+    }
+
+    /// Takes new items in and lets one stream go on once; true when nothing of it is left. The others are not waited
+    /// for, and no callback is called: whoever enqueues is not held up by more than its own.
+    fn begin(&mut self, driver: &Arc<Driver>, stream: u64) -> bool {
+        self.take_in(driver);
+        let queue = self.queue(stream);
+        queue.go_on(driver, Who::Helper);
+        let is_over = queue.items.is_empty();
+        self.queues.retain(|queue| !queue.items.is_empty() || queue.ended.is_some());
+        is_over
+    }
+
+    /// Whether a stream has come to something that only the driver's thread does.
+    fn has_calls(&self) -> bool {
+        self.queues.iter().any(|queue| queue.waits_for_driver)
+    }
+
     fn queue(&mut self, stream: u64) -> &mut Queue {
         let index = self.queues.iter().position(|queue| queue.stream == stream).unwrap_or_else(|| {
-            self.queues.push(Queue { stream, items: VecDeque::new(), ended: None });
+            self.queues.push(Queue { stream, items: VecDeque::new(), ended: None, waits_for_driver: false });
             self.queues.len() - 1
         });
         &mut self.queues[index]
     }
 
-    fn check(&mut self, waited: Duration) {
+    fn check(&mut self) {
         for queue in &mut self.queues {
-            if let Some(Item::Batch { batch, .. }) = queue.items.front_mut() {
-                batch.check(waited);
-            }
+            queue.guarded(|batch| batch.check(Company::Others));
         }
     }
 
     /// Collects whom the streams wait for; false when one of them can go on.
     fn nap(&mut self, naps: &mut Naps) -> bool {
-        self.queues.iter_mut().all(|queue| match queue.items.front_mut() {
-            Some(Item::Batch { batch, .. }) => !batch.is_over() && batch.nap(naps),
+        self.queues.iter_mut().all(|queue| match queue.items.front() {
+            Some(Item::Batch { .. }) => {
+                queue.guarded(|batch| !batch.is_over() && batch.nap(naps)).is_some_and(|naps| naps)
+            }
             Some(Item::Await(mark)) => !mark.is_done(),
-            Some(Item::Record(_) | Item::Call(_)) => false,
+            Some(Item::Record(_) | Item::Call(_) | Item::Forget) => false,
             None => true,
         })
     }
 }
 
 impl Queue {
-    /// Lets the stream go on as far as it can; true when an item has ended.
-    fn go_on(&mut self, driver: &Arc<Driver>) -> bool {
-        let mut any = false;
-        while let Some(item) = self.items.front_mut() {
-            let is_over = match item {
-                Item::Batch { batch, .. } if self.ended.is_none() => {
-                    // A panic is a defect of this library; it must not take all streams of the process along.
-                    let polled = catch_unwind(AssertUnwindSafe(|| batch.poll()));
-                    if polled.is_err() {
-                        self.ended = Some("an operation panicked".into());
-                    }
-                    polled.is_err() || batch.is_over()
-                }
-                Item::Await(mark) => {
-                    mark.tell(driver);
-                    mark.is_done()
-                }
-                Item::Batch { .. } | Item::Record(_) | Item::Call(_) => true,
-            };
-            if !is_over {
-                break;
+    /// Does something with the batch that comes first. A panic in it is a defect of this library, which must not take
+    /// all streams of the process along: this one ends.
+    fn guarded<R>(&mut self, act: impl FnOnce(&mut Batch) -> R) -> Option<R> {
+        let Some(Item::Batch { batch, .. }) = self.items.front_mut() else { return None };
+        let done = catch_unwind(AssertUnwindSafe(|| act(batch)));
+        if done.is_err() {
+            self.ended.get_or_insert_with(|| "an operation panicked".into());
+        }
+        done.ok()
+    }
+
+    /// Whether what comes first is over, or ends at once, as far as `who` may say so.
+    fn is_first_over(&mut self, driver: &Arc<Driver>, who: Who) -> bool {
+        if self.ended.is_none() {
+            self.guarded(Batch::poll);
+        }
+        let has_ended = self.ended.is_some();
+        match self.items.front() {
+            None => false,
+            Some(Item::Await(mark)) => {
+                mark.tell(driver);
+                mark.is_done() || has_ended
             }
+            Some(Item::Record(_) | Item::Forget) => true,
+            Some(Item::Call(_)) => {
+                self.waits_for_driver = who != Who::Driver;
+                who == Who::Driver
+            }
+            Some(Item::Batch { batch, outcome, .. }) => {
+                let is_over = has_ended || batch.is_over();
+                let may_end = who == Who::Driver || (is_over && outcome.end_quietly());
+                self.waits_for_driver = is_over && !may_end;
+                is_over && may_end
+            }
+        }
+    }
+
+    /// Lets the stream go on as far as it can; true when an item has ended.
+    fn go_on(&mut self, driver: &Arc<Driver>, who: Who) -> bool {
+        let mut any = false;
+        self.waits_for_driver = false;
+        while self.is_first_over(driver, who) {
             let Some(item) = self.items.pop_front() else { break };
             any = true;
-            self.end(item);
+            // Callbacks panic, and what they own may when it is dropped.
+            if catch_unwind(AssertUnwindSafe(|| self.end(item))).is_err() {
+                self.ended.get_or_insert_with(|| "a function that was called in it panicked".into());
+            }
         }
         any
     }
@@ -335,23 +426,18 @@ impl Queue {
         match item {
             Item::Batch { mut batch, payload, outcome } => {
                 let result = match (&self.ended, batch.take_error()) {
-                    (Some(why), _) => Err(Error::StreamEnded { why: why.clone() }),
-                    (None, Some(error)) => Err(error),
+                    (_, Some(error)) => Err(error),
+                    (Some(why), None) => Err(Error::StreamEnded { why: why.clone() }),
                     (None, None) => Ok(payload.unwrap_or_else(|| Box::new(()))),
                 };
-                drop(batch);
-                if catch_unwind(AssertUnwindSafe(|| outcome.end(result))).is_err() {
-                    self.ended = Some("a callback panicked".into());
-                }
+                // What is left of it does not run here, but on the other ranks.
+                batch.abandon();
+                outcome.end(result);
             }
             Item::Record(mark) => mark.set(),
-            Item::Await(_) => {}
-            Item::Call(function) if self.ended.is_none() => {
-                if catch_unwind(AssertUnwindSafe(function)).is_err() {
-                    self.ended = Some("a function that was called in it panicked".into());
-                }
-            }
-            Item::Call(_) => {}
+            Item::Call(function) if self.ended.is_none() => function(),
+            Item::Forget => self.ended = None,
+            Item::Await(_) | Item::Call(_) => {}
         }
     }
 }

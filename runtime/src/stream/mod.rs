@@ -15,6 +15,7 @@ use crate::comm::Communicator;
 use crate::error::Error;
 use crate::executor::Buffers;
 use crate::group::Group;
+use crate::mail::Letter;
 use crate::plan::Call;
 use crate::reduce::{Element, ReduceOp};
 use crate::task::{Batch, Task};
@@ -64,6 +65,12 @@ pub struct Stream {
     driver: Arc<Driver>,
 }
 
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.driver.forget(self.id);
+    }
+}
+
 /// The result of what was queued, once it is there.
 #[derive(Debug)]
 #[must_use = "the result tells whether the operation has failed"]
@@ -104,7 +111,7 @@ impl<T: Send + 'static> Pending<T> {
                 return Ok(result.map(unpack));
             }
             let left = limit.saturating_sub(begun.elapsed());
-            if left.is_zero() || IS_IN_CALLBACK.get() {
+            if left.is_zero() || is_in_callback() {
                 return Err(self);
             }
             self.driver.help(&self.outcome, left);
@@ -121,6 +128,12 @@ impl<T: Send + 'static> Pending<T> {
 /// What came out of the stream, which is what went in.
 fn unpack<T: 'static>(payload: Payload) -> T {
     *payload.downcast::<T>().unwrap_or_else(|_| unreachable!("a stream gives back what it was given"))
+}
+
+/// Whether this thread runs a callback of a stream, which must not wait for operations of streams: it may be the one
+/// that they need.
+pub(crate) fn is_in_callback() -> bool {
+    IS_IN_CALLBACK.get()
 }
 
 fn in_callback(callback: impl FnOnce()) {
@@ -188,6 +201,41 @@ impl Stream {
         let nowhere = std::ptr::dangling_mut::<u64>().cast();
         // SAFETY: the call has no elements.
         unsafe { self.in_place(comm, Call::BARRIER, nowhere, ()) }
+    }
+
+    /// Queues a send of `buffer` to rank `to`, for a receive with this `tag`.
+    ///
+    /// # Errors
+    /// As [`Stream::all_reduce`].
+    pub fn send<T: Element>(
+        &self,
+        comm: &mut Communicator,
+        buffer: Vec<T>,
+        to: usize,
+        tag: u32,
+    ) -> Result<Pending<Vec<T>>, Error> {
+        let letter = Letter { count: buffer.len(), dtype: T::DTYPE, tag };
+        // SAFETY: the vector's memory stays where it is; the driver keeps it until the task is over.
+        let task = unsafe { comm.send_task(buffer.as_ptr().cast(), letter, to)? };
+        self.queue(vec![task], letter.bytes(), buffer)
+    }
+
+    /// Queues a receive into `buffer` from rank `from`, or from any, of a message with this `tag`. Receives take
+    /// messages in the order in which they were queued, whatever the stream.
+    ///
+    /// # Errors
+    /// As [`Stream::all_reduce`].
+    pub fn recv<T: Element>(
+        &self,
+        comm: &mut Communicator,
+        mut buffer: Vec<T>,
+        from: Option<usize>,
+        tag: u32,
+    ) -> Result<Pending<Vec<T>>, Error> {
+        let letter = Letter { count: buffer.len(), dtype: T::DTYPE, tag };
+        // SAFETY: as in `send`.
+        let task = unsafe { comm.recv_task(buffer.as_mut_ptr().cast(), letter, from)? };
+        self.queue(vec![task], letter.bytes(), buffer)
     }
 
     /// Queues a group: all its operations start together when those before have ended.

@@ -15,6 +15,8 @@ enum State {
     Running,
     /// It calls this when it ends.
     Calls(Callback),
+    /// It is about to end, without a callback.
+    Ending,
     Over(Result<Payload, Error>),
     /// The result has been taken.
     Taken,
@@ -42,6 +44,19 @@ impl Outcome {
         matches!(*self.state(), State::Over(_) | State::Taken)
     }
 
+    /// Announces the end, unless somebody wants to be called then: false.
+    pub(super) fn end_quietly(&self) -> bool {
+        let mut state = self.state();
+        match *state {
+            State::Calls(_) => false,
+            State::Running => {
+                *state = State::Ending;
+                true
+            }
+            State::Ending | State::Over(_) | State::Taken => true,
+        }
+    }
+
     /// The operation has ended.
     pub(super) fn end(&self, result: Result<Payload, Error>) {
         let mut state = self.state();
@@ -51,7 +66,7 @@ impl Outcome {
                 self.ended.notify_all();
                 callback(result);
             }
-            State::Running => {
+            State::Running | State::Ending => {
                 *state = State::Over(result);
                 drop(state);
                 self.ended.notify_all();
@@ -75,21 +90,25 @@ impl Outcome {
 
     /// Waits for `time` at most until the operation has ended.
     pub(super) fn wait(&self, time: Duration) {
-        let is_running = |state: &mut State| matches!(state, State::Running | State::Calls(_));
+        let is_running =
+            |state: &mut State| matches!(state, State::Running | State::Calls(_) | State::Ending);
         let waited = self.ended.wait_timeout_while(self.state(), time, is_running);
         drop(waited);
     }
 
     /// Calls `callback` with the result: now, if it has ended.
     pub(super) fn call(&self, callback: Callback) {
-        let mut state = self.state();
+        // The end that is announced comes at once: no callback can get in between.
+        let is_ending = |state: &mut State| matches!(state, State::Ending);
+        let waited = self.ended.wait_while(self.state(), is_ending);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
         match std::mem::replace(&mut *state, State::Taken) {
             State::Running => *state = State::Calls(callback),
             State::Over(result) => {
                 drop(state);
                 callback(result);
             }
-            before @ (State::Calls(_) | State::Taken) => *state = before,
+            before @ (State::Calls(_) | State::Ending | State::Taken) => *state = before,
         }
     }
 }

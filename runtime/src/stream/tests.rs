@@ -8,7 +8,8 @@ fn pair() -> [Communicator; 2] {
     Communicator::init_all(2, &Config::new(2)).unwrap().try_into().unwrap()
 }
 
-/// A function that panics ends its stream: what is queued behind it says so, and other streams go on.
+/// A function that panics ends its stream: what is queued behind it says so and ends its communicator, of which the
+/// other ranks would run what this one skips; other streams and communicators go on.
 #[test]
 fn a_panic_ends_the_stream() {
     let [mut one, mut other] = pair();
@@ -16,10 +17,126 @@ fn a_panic_ends_the_stream() {
     stream.call(|| panic!("on purpose")).unwrap();
     let behind = stream.barrier(&mut one).unwrap();
     assert!(matches!(behind.wait(), Err(Error::StreamEnded { .. })));
-    let both = [second.barrier(&mut one).unwrap(), second.barrier(&mut other).unwrap()];
-    // Both are in one stream, so the first waits for the second for ever: only streams of their own help.
-    assert!(both.into_iter().all(|pending| pending.wait_for(Duration::from_millis(20)).is_err()));
+    let error = second.barrier(&mut other).unwrap().wait().unwrap_err();
+    assert!(matches!(error, Error::Aborted { by: 0, .. }), "{error}");
+    let [mut one, mut other] = pair();
+    let both = [second.barrier(&mut one).unwrap(), Stream::new().barrier(&mut other).unwrap()];
+    assert!(both.into_iter().all(|pending| pending.wait().is_ok()));
+    assert!(matches!(stream.barrier(&mut one).unwrap().wait(), Err(Error::StreamEnded { .. })));
+}
+
+/// Two ranks in one stream wait for each other for ever: nothing behind them runs, and an abort ends both.
+#[test]
+fn two_ranks_in_one_stream() {
+    let [mut one, mut other] = pair();
+    let stream = Stream::new();
+    let both = [stream.barrier(&mut one).unwrap(), stream.barrier(&mut other).unwrap()];
+    let both = both.map(|pending| pending.wait_for(Duration::from_millis(20)).unwrap_err());
     one.abort_handle().abort();
+    assert!(both.into_iter().all(|pending| pending.wait().is_err()));
+}
+
+/// A stream whose operations can go on only by what other threads do is never forgotten: they are begun, left
+/// unfinished and completed by others while its own thread goes to sleep, and nobody waits for the results.
+#[test]
+fn the_driver_sees_what_others_began() {
+    let [mut one, mut other] = pair();
+    let streams = [Stream::new(), Stream::new()];
+    for round in 0..3000 {
+        let (tell, told) = mpsc::channel();
+        let first = streams[0].all_reduce(&mut one, vec![round; 3], ReduceOp::Sum).unwrap();
+        let second = streams[1].all_reduce(&mut other, vec![round; 3], ReduceOp::Sum).unwrap();
+        for pending in [first, second] {
+            let tell = tell.clone();
+            pending.on_done(move |result| tell.send(result.unwrap()[0]).unwrap());
+        }
+        for _ in 0..2 {
+            assert_eq!(told.recv_timeout(Duration::from_secs(20)), Ok(2 * round), "round {round}");
+        }
+    }
+}
+
+/// Whoever enqueues or waits may hold a lock that callbacks of other operations take: those are called elsewhere.
+#[test]
+fn callbacks_run_on_the_drivers_thread() {
+    let [mut one, mut other] = pair();
+    let streams = [Stream::new(), Stream::new()];
+    let lock = std::sync::Arc::new(std::sync::Mutex::new(0u32));
+    let own = std::thread::current().id();
+    let mut last = None;
+    for round in 1..=300 {
+        let mut held = lock.lock().unwrap();
+        *held += 1;
+        let first = streams[0].barrier(&mut one).unwrap();
+        let theirs = std::sync::Arc::clone(&lock);
+        streams[0]
+            .call(move || {
+                assert_ne!(std::thread::current().id(), own);
+                drop(theirs.lock().unwrap());
+            })
+            .unwrap();
+        let second = streams[1].barrier(&mut other).unwrap();
+        if round % 2 == 0 {
+            assert!(second.wait().is_ok());
+        } else {
+            last = Some((first, second));
+        }
+    }
+    let (first, second) = last.unwrap();
+    assert!(first.wait().is_ok() && second.wait().is_ok());
+    assert!(streams[0].synchronize(Duration::from_secs(20)).unwrap());
+}
+
+/// An operation's time begins with the operation, not with the wait of the thread that drives it: one stream keeps the
+/// driver busy for several time-outs without harm to what is queued in between.
+#[test]
+fn a_busy_driver_times_nothing_out() {
+    let config = Config { timeout: Duration::from_millis(400), ..Config::new(2) };
+    let mut pairs = [(); 2].map(|()| Communicator::init_all(2, &config).unwrap());
+    // The streams of rank 0 always have something under way, whatever drivers they have.
+    let streams = [(); 4].map(|()| Stream::new());
+    let begun = Instant::now();
+    let mut ahead = streams[0].barrier(&mut pairs[0][0]).unwrap();
+    for round in 0.. {
+        let (now, next) = (round % 2, (round + 1) % 2);
+        ahead = ahead.wait_for(Duration::from_millis(100)).unwrap_err();
+        let following = streams[2 * next].barrier(&mut pairs[next][0]).unwrap();
+        streams[2 * now + 1].barrier(&mut pairs[now][1]).unwrap().wait().unwrap();
+        ahead.wait().unwrap();
+        ahead = following;
+        if begun.elapsed() > 4 * config.timeout {
+            streams[2 * next + 1].barrier(&mut pairs[next][1]).unwrap().wait().unwrap();
+            return ahead.wait().unwrap();
+        }
+    }
+}
+
+/// What waits for its turn behind a group that is never run says so at the time-out; at once when the communicator ends.
+#[test]
+fn a_group_that_is_not_run_is_told() {
+    let config = Config { timeout: Duration::from_millis(300), ..Config::new(2) };
+    for abort in [false, true] {
+        let mut comms = Communicator::init_all(2, &config).unwrap();
+        let (sent, mut got) = ([1u8; 3], [0u8; 3]);
+        let handle = comms[0].abort_handle();
+        let mut group = Group::new();
+        group.all_reduce(&mut comms[0], &sent, &mut got, ReduceOp::Sum).unwrap();
+        group.send(&mut comms[0], &sent, 1).unwrap();
+        let stream = Stream::new();
+        let queued = [stream.barrier(&mut comms[0]).unwrap()];
+        let message = Stream::new().send(&mut comms[0], vec![1u8], 1, 0).unwrap();
+        if abort {
+            handle.abort();
+        }
+        let error = comms[0].barrier().unwrap_err().to_string();
+        assert!(error.contains(if abort { "abort" } else { "run or drop the group" }), "{error}");
+        for pending in queued {
+            assert!(pending.wait_for(Duration::from_secs(10)).unwrap().is_err());
+        }
+        assert!(message.wait_for(Duration::from_secs(10)).unwrap().is_err());
+        assert!(comms.remove(0).finalize().is_err());
+        drop(group);
+    }
 }
 
 /// Ranks in one thread, each with a stream, reduce many buffers; the results come in order and are right.

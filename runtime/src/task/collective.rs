@@ -1,13 +1,14 @@
 //! A collective that waits for its turn on the engine and then runs on it.
 
+use super::{Company, TurnWatch};
 use crate::comm::{Begun, Shared};
 use crate::error::Error;
 use crate::executor::{Buffers, Progress};
 use crate::plan::Call;
 use shmring::doorbell::Awaits;
+use shmring::sync::Ordering;
 use shmring::turns::Ticket;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// How far a task is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +28,7 @@ pub(crate) struct CollectiveTask {
     call: Call,
     buffers: Buffers,
     state: State,
+    turn: TurnWatch,
 }
 
 // SAFETY: the buffers may be used by whichever thread drives the task (contract of `new`).
@@ -37,7 +39,7 @@ impl CollectiveTask {
     /// - `ticket` is a turn on the engine of `shared`.
     /// - `buffers` are as [`Buffers`] says, for the call's bytes and from any thread, until the task is over or dropped.
     pub(crate) unsafe fn new(shared: Arc<Shared>, ticket: Ticket, call: Call, buffers: Buffers) -> Self {
-        Self { shared, ticket: Some(ticket), call, buffers, state: State::Queued }
+        Self { shared, ticket: Some(ticket), call, buffers, state: State::Queued, turn: TurnWatch::default() }
     }
 
     pub(super) fn shared(&self) -> &Arc<Shared> {
@@ -55,9 +57,18 @@ impl CollectiveTask {
     }
 
     fn go_on(&mut self) -> Result<Progress, Error> {
-        let Self { shared, ticket: Some(ticket), call, buffers, state } = self else {
+        let Self { shared, ticket: Some(ticket), call, buffers, state, .. } = self else {
             return Ok(Progress::Done);
         };
+        let word = shared.aborted();
+        if word != 0 {
+            // Also before its turn, which may never come: who has it may not run any more.
+            let seqno = started(shared) + u64::from(*state == State::Queued);
+            return Err(match state {
+                State::Running => shared.give_up(shared.explain(word, seqno), seqno),
+                State::Queued | State::Over => shared.refuse(word, seqno),
+            });
+        }
         // SAFETY: the ticket is one for this engine (contract of `new`).
         let Some(engine) = (unsafe { shared.engine.enter(ticket) }) else { return Ok(Progress::Blocked) };
         if *state == State::Queued {
@@ -67,11 +78,6 @@ impl CollectiveTask {
                 engine.finish(shared, call);
                 return Ok(Progress::Done);
             }
-        }
-        let word = shared.aborted();
-        if word != 0 {
-            let error = shared.explain(word, engine.seqno());
-            return Err(shared.give_up(error, engine.seqno()));
         }
         // SAFETY: the contract of `new`.
         match unsafe { engine.advance(shared) } {
@@ -87,10 +93,7 @@ impl CollectiveTask {
     pub(super) fn awaits(&mut self) -> Result<Option<Awaits>, Error> {
         let Self { shared, ticket: Some(ticket), state, .. } = self else { return Ok(None) };
         if shared.aborted() != 0 {
-            // The turn comes soon: whoever has it ends too.
-            if *state == State::Running {
-                return Ok(None);
-            }
+            return Ok(None);
         }
         // SAFETY: the ticket is one for this engine (contract of `new`).
         match unsafe { shared.engine.enter(ticket) } {
@@ -102,21 +105,24 @@ impl CollectiveTask {
         }
     }
 
-    pub(super) fn check(&mut self, waited: Duration) -> Result<(), Error> {
-        let checked = self.look_around(waited);
+    pub(super) fn check(&mut self, company: Company) -> Result<(), Error> {
+        let checked = self.look_around(company);
         if checked.is_err() {
             self.end(false);
         }
         checked
     }
 
-    fn look_around(&mut self, waited: Duration) -> Result<(), Error> {
-        let Self { shared, ticket: Some(ticket), state: State::Running, .. } = self else { return Ok(()) };
+    fn look_around(&mut self, company: Company) -> Result<(), Error> {
+        let Self { shared, ticket: Some(ticket), turn, .. } = self else { return Ok(()) };
         // SAFETY: the ticket is one for this engine (contract of `new`).
-        let Some(engine) = (unsafe { shared.engine.enter(ticket) }) else { return Ok(()) };
+        let Some(engine) = (unsafe { shared.engine.enter(ticket) }) else {
+            let checked = turn.check(shared, shared.turn_state(), shared.config.timeout);
+            return checked.map_err(|error| shared.give_up(error, started(shared)));
+        };
         // SAFETY: the contract of `new`.
         let awaits = unsafe { engine.awaits(shared) };
-        let checked = awaits.and_then(|awaits| engine.check(shared, waited, awaits));
+        let checked = awaits.and_then(|awaits| engine.check(shared, company, awaits));
         checked.map_err(|error| shared.give_up(error, engine.seqno()))
     }
 
@@ -133,8 +139,17 @@ impl CollectiveTask {
     }
 }
 
+/// The rank's last collective that has begun.
+fn started(shared: &Shared) -> u64 {
+    // ORDERING: Relaxed; only told.
+    shared.record().identity.started.load(Ordering::Relaxed)
+}
+
 impl Drop for CollectiveTask {
     fn drop(&mut self) {
+        if self.state == State::Running {
+            self.shared.abandon("a collective");
+        }
         self.end(false);
     }
 }

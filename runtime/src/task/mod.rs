@@ -10,22 +10,37 @@
 
 mod collective;
 mod naps;
+mod turn;
 
 pub(crate) use collective::CollectiveTask;
 pub(crate) use naps::Naps;
+pub(crate) use turn::TurnWatch;
 
 use crate::comm::Shared;
 use crate::error::Error;
 use crate::executor::Progress;
 use crate::mail::{RecvTask, SendTask};
+use shmring::clock::now;
 use shmring::doorbell::Awaits;
 use shmring::wait::{Wait, WaitPolicy, Waiter, usable_cores};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// Least time between two looks whether tasks can succeed; less than a nap, so that a sleeper looks every time.
+const CHECK_AFTER: Duration = Duration::from_millis(10);
+
+/// Whether the thread that drives a task waits for others too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Company {
+    /// For this one alone: as long as it waits, the thread does nothing else.
+    Alone,
+    /// The thread may go on elsewhere, so that its wait here proves nothing.
+    Others,
+}
 
 /// One operation of one rank.
 ///
-/// Dropped before it is done it gives its turn up; if it has begun, its communicator must have ended or be ended.
+/// Dropped before it is done it gives its turn up; if it has begun, that ends its communicator.
 #[derive(Debug)]
 pub(crate) enum Task {
     Collective(CollectiveTask),
@@ -58,15 +73,16 @@ impl Task {
         }
     }
 
-    /// Called before each sleep, after `waited` in this wait.
+    /// Called before each sleep. Time counts from the first call for each operation: how long the thread has waited
+    /// for other tasks says nothing of this one.
     ///
     /// # Errors
     /// As [`Task::poll`], if the operation cannot succeed any more.
-    pub(crate) fn check(&mut self, waited: Duration) -> Result<(), Error> {
+    pub(crate) fn check(&mut self, company: Company) -> Result<(), Error> {
         match self {
-            Self::Collective(task) => task.check(waited),
-            Self::Send(task) => task.check(waited),
-            Self::Recv(task) => task.check(waited),
+            Self::Collective(task) => task.check(company),
+            Self::Send(task) => task.check(company),
+            Self::Recv(task) => task.check(company),
         }
     }
 
@@ -85,11 +101,13 @@ impl Task {
 pub(crate) struct Batch {
     tasks: Vec<Task>,
     error: Option<Error>,
+    /// When it was last seen whether they can succeed.
+    checked: Option<Instant>,
 }
 
 impl Batch {
     pub(crate) fn new(tasks: Vec<Task>) -> Self {
-        Self { tasks, error: None }
+        Self { tasks, error: None, checked: None }
     }
 
     /// Whether nothing is left to do.
@@ -112,9 +130,23 @@ impl Batch {
         self.keep(|task| Ok(task.poll()? != Progress::Done));
     }
 
-    /// Before a sleep: ends what cannot succeed.
-    pub(crate) fn check(&mut self, waited: Duration) {
-        self.keep(|task| task.check(waited).map(|()| true));
+    /// Before a sleep: ends what cannot succeed. `company` is that of the batch.
+    pub(crate) fn check(&mut self, company: Company) {
+        // A busy thread gets here between any two messages, and a look costs system calls.
+        let time = now();
+        if self.checked.is_some_and(|checked| time - checked < CHECK_AFTER) {
+            return;
+        }
+        self.checked = Some(time);
+        let company = if self.tasks.len() == 1 { company } else { Company::Others };
+        self.keep(|task| task.check(company).map(|()| true));
+    }
+
+    /// Ends all of it, and with it the communicators: their other ranks run what will not be run here.
+    pub(crate) fn abandon(&mut self) {
+        for task in self.tasks.drain(..) {
+            task.shared().abandon("an operation in a stream that has ended");
+        }
     }
 
     /// Adds whom the tasks wait for to `naps`; false when one of them can go on.
@@ -130,7 +162,7 @@ impl Batch {
     }
 
     fn keep(&mut self, mut goes_on: impl FnMut(&mut Task) -> Result<bool, Error>) {
-        let Self { tasks, error } = self;
+        let Self { tasks, error, .. } = self;
         tasks.retain_mut(|task| match goes_on(task) {
             Ok(goes_on) => goes_on,
             Err(new) => {
@@ -149,8 +181,8 @@ impl Wait<std::convert::Infallible> for Batch {
         Ok(self.is_over())
     }
 
-    fn nap(&mut self, waited: Duration, nap: Duration) -> Result<bool, std::convert::Infallible> {
-        self.check(waited);
+    fn nap(&mut self, _waited: Duration, nap: Duration) -> Result<bool, std::convert::Infallible> {
+        self.check(Company::Alone);
         let mut naps = Naps::default();
         if self.nap(&mut naps) {
             naps.sleep(nap, |again| self.nap(again));

@@ -4,6 +4,7 @@
 mod calls;
 mod family;
 mod held;
+mod soak;
 mod work;
 
 use anyhow::Context;
@@ -51,6 +52,8 @@ enum Act {
     Revoke,
     /// Makes and drops `--ops` communicators in each of five rounds, then holds as many at once.
     Many,
+    /// `--ops` mixed operations by the script that `--seed` draws, all results checked.
+    Soak,
     /// The calls that `--calls` lists, but on the odd rank those of `--odd-calls`.
     Calls,
     /// The same with another thread in each process that does nothing, but might.
@@ -74,6 +77,12 @@ struct Args {
     /// Operations of a loop.
     #[arg(long, default_value_t = u64::MAX)]
     ops: u64,
+    /// What the script of a soak is drawn from.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Operations of a soak after which it says what it holds.
+    #[arg(long, default_value_t = 1000)]
+    every: u64,
     /// How long the late rank sleeps, in milliseconds.
     #[arg(long, default_value_t = 1000)]
     late_ms: u64,

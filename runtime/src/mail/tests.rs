@@ -1,0 +1,165 @@
+//! Receives that are polled in an order of the test's choice, and tasks that are dropped half-way.
+
+use super::Letter;
+use crate::comm::Communicator;
+use crate::config::Config;
+use crate::error::Error;
+use crate::executor::Progress;
+use crate::reduce::DType;
+use crate::stream::Stream;
+use crate::task::{Task, drive};
+use std::time::Duration;
+
+fn ranks(nranks: u32) -> Vec<Communicator> {
+    let config = Config { timeout: Duration::from_secs(10), ..Config::new(nranks) };
+    Communicator::init_all(nranks, &config).unwrap()
+}
+
+/// A receive into a buffer that outlives it.
+fn receive(comm: &mut Communicator, buffer: &mut [u8], from: Option<usize>, tag: u32) -> Task {
+    let letter = Letter { count: buffer.len(), dtype: DType::U8, tag };
+    // SAFETY: each test keeps the buffer until the task is over or dropped.
+    unsafe { comm.recv_task(buffer.as_mut_ptr(), letter, from) }.unwrap()
+}
+
+fn send(comm: &mut Communicator, buffer: &[u8], to: usize, tag: u32) -> Task {
+    let letter = Letter { count: buffer.len(), dtype: DType::U8, tag };
+    // SAFETY: as in `receive`.
+    unsafe { comm.send_task(buffer.as_ptr(), letter, to) }.unwrap()
+}
+
+/// Sends a small message whole: rings have room for it.
+fn post(comm: &mut Communicator, value: u8, to: usize, tag: u32) {
+    assert_eq!(send(comm, &[value; 3], to, tag).poll().unwrap(), Progress::Done);
+}
+
+/// Two messages of one source reach its receives in order, also when a receive from any rank is before them that an
+/// early message of another rank is for.
+#[test]
+fn early_messages_keep_their_order() {
+    let mut comms = ranks(3);
+    post(&mut comms[1], 10, 0, 0);
+    post(&mut comms[1], 19, 0, 9);
+    post(&mut comms[2], 20, 0, 0);
+    post(&mut comms[2], 29, 0, 9);
+    let mut got = [0u8; 3];
+    for from in [1, 2] {
+        assert_eq!(comms[0].recv_tagged(&mut got, Some(from), 9).unwrap(), from);
+    }
+    // Both 10 and 20 are in memory now, and 21 is in the ring.
+    post(&mut comms[2], 21, 0, 0);
+    let mut buffers = [[0u8; 3]; 3];
+    let [any, second, third] = &mut buffers;
+    let mut tasks = [
+        receive(&mut comms[0], any, None, 0),
+        receive(&mut comms[0], second, Some(2), 0),
+        receive(&mut comms[0], third, Some(2), 0),
+    ];
+    for at in [2, 1, 0] {
+        assert_eq!(tasks[at].poll().unwrap(), Progress::Done);
+    }
+    drop(tasks);
+    assert_eq!(buffers, [[10; 3], [20; 3], [21; 3]]);
+}
+
+/// A receive from any rank takes one message and leaves those of other ranks in their rings, where they hold the
+/// senders back.
+#[test]
+fn any_source_reads_one_message() {
+    let mut comms = ranks(4);
+    for comm in &mut comms[1..] {
+        post(comm, 5, 0, 0);
+    }
+    let mut got = [0u8; 3];
+    comms[0].recv_tagged(&mut got, None, 0).unwrap();
+    assert!(comms[0].shared.mail.inbox().is_empty());
+    for _ in 0..2 {
+        comms[0].recv_tagged(&mut got, None, 0).unwrap();
+    }
+    assert_eq!(got, [5; 3]);
+}
+
+/// A message that another receive has claimed, but does not read, keeps nobody from what is behind it; that receive gets
+/// it in the end, and not the one that was posted after it.
+#[test]
+fn a_receive_that_is_not_polled_blocks_nobody() {
+    let mut comms = ranks(2);
+    for (value, tag) in [(1, 0), (2, 0), (3, 1)] {
+        post(&mut comms[1], value, 0, tag);
+    }
+    let mut buffers = [[0u8; 3]; 3];
+    let [first, second, other] = &mut buffers;
+    let tasks = vec![receive(&mut comms[0], first, Some(1), 0), receive(&mut comms[0], second, Some(1), 0)];
+    drive(vec![receive(&mut comms[0], other, Some(1), 1)]).unwrap();
+    drive(tasks).unwrap();
+    assert_eq!(buffers, [[1; 3], [2; 3], [3; 3]]);
+}
+
+/// A receive that is withdrawn before it was served leaves its message, also one that it had claimed, to the next.
+#[test]
+fn withdrawn_receives_leave_their_messages() {
+    let mut comms = ranks(2);
+    let mut buffers = [[0u8; 3]; 3];
+    let [first, second, other] = &mut buffers;
+    let withdrawn = receive(&mut comms[0], first, Some(1), 0);
+    let mut waits = receive(&mut comms[0], other, Some(1), 1);
+    post(&mut comms[1], 1, 0, 0);
+    // This one reads the header and finds that it is for the first.
+    assert_eq!(waits.poll().unwrap(), Progress::Blocked);
+    drop(withdrawn);
+    assert_eq!(receive(&mut comms[0], second, Some(1), 0).poll().unwrap(), Progress::Done);
+    post(&mut comms[1], 2, 0, 1);
+    assert_eq!(waits.poll().unwrap(), Progress::Done);
+    drop(waits);
+    assert_eq!(buffers, [[0; 3], [1; 3], [2; 3]]);
+}
+
+/// A rank that waits for the task that another rank has dropped half-way is told at once.
+fn assert_ended(comm: &mut Communicator) {
+    let error = comm.barrier().unwrap_err();
+    assert!(matches!(error, Error::Aborted { .. }), "{error}");
+}
+
+/// Operations that are dropped half-way end their communicator: the rings hold half of a message then. Those that have
+/// not begun end nothing.
+#[test]
+fn what_is_dropped_half_way_ends_the_communicator() {
+    let large = vec![1u8; 8 << 20];
+    let mut got = large.clone();
+
+    let mut comms = ranks(2);
+    drop(send(&mut comms[0], &large, 1, 0));
+    drop(receive(&mut comms[1], &mut got, Some(0), 0));
+    let mut sent = send(&mut comms[0], &large, 1, 0);
+    assert_eq!(sent.poll().unwrap(), Progress::Advanced);
+    assert!(comms[1].async_error().is_none());
+    drop(sent);
+    assert_ended(&mut comms[1]);
+
+    let mut comms = ranks(2);
+    let mut sent = send(&mut comms[0], &large, 1, 0);
+    let mut received = receive(&mut comms[1], &mut got, Some(0), 0);
+    assert_eq!(sent.poll().unwrap(), Progress::Advanced);
+    assert_eq!(received.poll().unwrap(), Progress::Advanced);
+    drop(received);
+    assert!(sent.poll().is_err());
+    assert_ended(&mut comms[0]);
+
+    let mut comms = ranks(2);
+    let stream = Stream::new();
+    let never = stream.barrier(&mut comms[0]).unwrap();
+    let nowhere = std::ptr::dangling_mut::<u64>().cast();
+    let buffers = crate::executor::Buffers { input: nowhere, output: nowhere };
+    // SAFETY: the call has no elements.
+    let mut queued = unsafe { comms[0].task(crate::plan::Call::BARRIER, buffers) }.unwrap();
+    assert_eq!(queued.poll().unwrap(), Progress::Blocked);
+    drop(queued);
+    assert!(comms[1].async_error().is_none());
+    comms[1].barrier().unwrap();
+    never.wait().unwrap();
+    // SAFETY: as above.
+    let mut begun = unsafe { comms[0].task(crate::plan::Call::BARRIER, buffers) }.unwrap();
+    assert_ne!(begun.poll().unwrap(), Progress::Done);
+    drop(begun);
+    assert_ended(&mut comms[1]);
+}
