@@ -1,11 +1,10 @@
 //! Groups: several operations that are submitted, and run, at the same time.
 
-use crate::comm::Communicator;
+mod collectives;
+mod messages;
+
+use crate::comm::{Communicator, Ready};
 use crate::error::Error;
-use crate::executor::Buffers;
-use crate::mail::Letter;
-use crate::plan::Call;
-use crate::reduce::{DType, Element, ReduceOp};
 use crate::task::{Task, drive};
 use std::marker::PhantomData;
 
@@ -28,7 +27,22 @@ use std::marker::PhantomData;
 /// # }
 /// ```
 ///
-/// A call with wrong arguments makes the whole group fail. A group that is dropped has not called anything.
+/// Each method adds what the one of the same name of [`Communicator`] does at once. A call with wrong arguments makes
+/// the whole group fail. A group that is dropped has not called anything.
+///
+/// Buffers are borrowed until the group is gone, so nothing can touch them meanwhile:
+///
+/// ```compile_fail
+/// # fn main() -> Result<(), ringccl::Error> {
+/// # let mut comm = ringccl::Communicator::from_env()?;
+/// let mut sum = vec![0.0f32; 1000];
+/// let mut group = ringccl::Group::new();
+/// group.all_reduce_in_place(&mut comm, &mut sum, ringccl::ReduceOp::Sum)?;
+/// sum[0] = 1.0; // still borrowed by the group
+/// group.run()?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Default)]
 #[must_use = "a group does nothing until it is run"]
 pub struct Group<'a> {
@@ -47,7 +61,7 @@ impl<'a> Group<'a> {
         Self::default()
     }
 
-    /// How many operations were added.
+    /// How many operations were added; what sends and receives counts as two.
     pub fn len(&self) -> usize {
         self.tasks.len()
     }
@@ -55,167 +69,6 @@ impl<'a> Group<'a> {
     /// Whether no operation was added.
     pub fn is_empty(&self) -> bool {
         self.tasks.is_empty()
-    }
-
-    /// Adds an all-reduce, as [`Communicator::all_reduce`].
-    ///
-    /// # Errors
-    /// As there, for wrong arguments.
-    pub fn all_reduce<T: Element>(
-        &mut self,
-        comm: &mut Communicator,
-        send: &'a [T],
-        recv: &'a mut [T],
-        op: ReduceOp,
-    ) -> Result<&mut Self, Error> {
-        let call = comm.all_reduce_call::<T>(send.len(), recv.len(), op);
-        // SAFETY: both slices hold the call's elements and are borrowed until the group is gone.
-        unsafe { self.collective(comm, call, send.as_ptr().cast(), recv.as_mut_ptr().cast()) }
-    }
-
-    /// Adds an all-reduce in place, as [`Communicator::all_reduce_in_place`].
-    ///
-    /// # Errors
-    /// As there, for wrong arguments.
-    pub fn all_reduce_in_place<T: Element>(
-        &mut self,
-        comm: &mut Communicator,
-        buffer: &'a mut [T],
-        op: ReduceOp,
-    ) -> Result<&mut Self, Error> {
-        let call = comm.all_reduce_call::<T>(buffer.len(), buffer.len(), op);
-        let at: *mut u8 = buffer.as_mut_ptr().cast();
-        // SAFETY: as in `all_reduce`; input and output are equal.
-        unsafe { self.collective(comm, call, at, at) }
-    }
-
-    /// Adds a broadcast, as [`Communicator::broadcast`].
-    ///
-    /// # Errors
-    /// As there, for wrong arguments.
-    pub fn broadcast<T: Element>(
-        &mut self,
-        comm: &mut Communicator,
-        buffer: &'a mut [T],
-        root: usize,
-    ) -> Result<&mut Self, Error> {
-        let call = comm.broadcast_call::<T>(buffer.len(), root);
-        let at: *mut u8 = buffer.as_mut_ptr().cast();
-        // SAFETY: as in `all_reduce`; input and output are equal.
-        unsafe { self.collective(comm, call, at, at) }
-    }
-
-    /// Adds a barrier, as [`Communicator::barrier`].
-    ///
-    /// # Errors
-    /// None today.
-    pub fn barrier(&mut self, comm: &mut Communicator) -> Result<&mut Self, Error> {
-        let nowhere = std::ptr::dangling_mut::<u64>().cast();
-        // SAFETY: the call has no elements.
-        unsafe { self.collective(comm, Ok(Call::BARRIER), nowhere, nowhere) }
-    }
-
-    /// Adds a send, as [`Communicator::send`].
-    ///
-    /// # Errors
-    /// As there, for wrong arguments.
-    pub fn send<T: Element>(
-        &mut self,
-        comm: &mut Communicator,
-        buffer: &'a [T],
-        to: usize,
-    ) -> Result<&mut Self, Error> {
-        // SAFETY: the slice is borrowed until the group is gone.
-        unsafe { self.send_raw(comm, buffer.as_ptr().cast(), buffer.len(), T::DTYPE, to, 0) }
-    }
-
-    /// Adds a receive, as [`Communicator::recv`].
-    ///
-    /// # Errors
-    /// As there, for wrong arguments.
-    pub fn recv<T: Element>(
-        &mut self,
-        comm: &mut Communicator,
-        buffer: &'a mut [T],
-        from: usize,
-    ) -> Result<&mut Self, Error> {
-        // SAFETY: the slice is borrowed until the group is gone.
-        unsafe { self.recv_raw(comm, buffer.as_mut_ptr().cast(), buffer.len(), T::DTYPE, from, 0) }
-    }
-
-    /// Adds a send of `count` elements of `dtype`, as [`Communicator::send_raw`].
-    ///
-    /// # Errors
-    /// As [`Communicator::send`], for wrong arguments.
-    ///
-    /// # Safety
-    /// - `buffer` is readable for `count` elements, from any thread, until the group has run or is dropped.
-    pub unsafe fn send_raw(
-        &mut self,
-        comm: &mut Communicator,
-        buffer: *const u8,
-        count: usize,
-        dtype: DType,
-        to: usize,
-        tag: u32,
-    ) -> Result<&mut Self, Error> {
-        let letter = Letter { count, dtype, tag };
-        // SAFETY: the caller's contract.
-        let task = unsafe { comm.send_task(buffer, letter, to) };
-        self.add(task, letter.bytes())
-    }
-
-    /// Adds a receive of `count` elements of `dtype`, as [`Communicator::recv_raw`].
-    ///
-    /// # Errors
-    /// As [`Communicator::recv`], for wrong arguments.
-    ///
-    /// # Safety
-    /// - `buffer` is writable for `count` elements, from any thread, until the group has run or is dropped.
-    pub unsafe fn recv_raw(
-        &mut self,
-        comm: &mut Communicator,
-        buffer: *mut u8,
-        count: usize,
-        dtype: DType,
-        from: usize,
-        tag: u32,
-    ) -> Result<&mut Self, Error> {
-        let letter = Letter { count, dtype, tag };
-        // SAFETY: the caller's contract.
-        let task = unsafe { comm.recv_task(buffer, letter, Some(from)) };
-        self.add(task, letter.bytes())
-    }
-
-    /// Adds a collective.
-    ///
-    /// # Safety
-    /// - The buffers are as [`Buffers`] says for the call, from any thread, until the group has run or is dropped.
-    unsafe fn collective(
-        &mut self,
-        comm: &mut Communicator,
-        call: Result<Call, Error>,
-        input: *const u8,
-        output: *mut u8,
-    ) -> Result<&mut Self, Error> {
-        let bytes = call.as_ref().map_or(0, |call| call.bytes(comm.nranks() as u32));
-        // SAFETY: the caller's contract.
-        let task = call.and_then(|call| unsafe { comm.task(call, Buffers { input, output }) });
-        self.add(task, bytes)
-    }
-
-    fn add(&mut self, task: Result<Task, Error>, bytes: usize) -> Result<&mut Self, Error> {
-        match task {
-            Ok(task) => {
-                self.tasks.push(task);
-                self.bytes = self.bytes.saturating_add(bytes);
-                Ok(self)
-            }
-            Err(error) => {
-                self.wrong.get_or_insert_with(|| error.to_string());
-                Err(error)
-            }
-        }
     }
 
     /// Takes the operations of another group in: a group inside a group runs with it.
@@ -240,5 +93,38 @@ impl<'a> Group<'a> {
             Some(wrong) => Err(Error::GroupRefused { wrong }),
             None => Ok((self.tasks, self.bytes)),
         }
+    }
+
+    /// Adds a collective.
+    ///
+    /// # Safety
+    /// - Its buffers stay what they were when it was made, for any thread, until the group has run or is dropped.
+    unsafe fn collective(
+        &mut self,
+        comm: &mut Communicator,
+        ready: Result<Ready, Error>,
+    ) -> Result<&mut Self, Error> {
+        let bytes = ready.as_ref().map_or(0, |ready| ready.call.bytes(comm.nranks() as u32));
+        // SAFETY: the caller's contract.
+        let task = ready.and_then(|Ready { call, buffers }| unsafe { comm.task(call, buffers) });
+        self.add(task.map(|task| [task]), bytes)
+    }
+
+    /// Adds tasks that move so many bytes, or notes why there are none.
+    fn add(
+        &mut self,
+        tasks: Result<impl IntoIterator<Item = Task>, Error>,
+        bytes: usize,
+    ) -> Result<&mut Self, Error> {
+        let tasks = tasks.map_err(|error| self.refuse(error))?;
+        self.tasks.extend(tasks);
+        self.bytes = self.bytes.saturating_add(bytes);
+        Ok(self)
+    }
+
+    /// A call was wrong: so is the group.
+    fn refuse(&mut self, error: Error) -> Error {
+        self.wrong.get_or_insert_with(|| error.to_string());
+        error
     }
 }

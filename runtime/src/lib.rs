@@ -1,9 +1,11 @@
 //! Collective communication between the ranks of one host.
 //!
 //! ```text
-//!  Communicator / Stream      the calls
+//!  Communicator    every call, blocking
+//!  Group           several calls at a time, of one communicator or of many
+//!  Stream          calls that run behind the caller's back, in order
 //!    plan/       what a call does: primitives per channel, pure logic
-//!    executor/   runs them: poll, never block
+//!    executor/   runs them: polls, never blocks
 //!    transport/  connections: rings of the shared segment
 //!  settings, config           variables, and what they come to
 //!  report, trace              what a run leaves behind
@@ -23,6 +25,22 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # What to call
+//!
+//! | to | call |
+//! | --- | --- |
+//! | join a job | [`Communicator::from_env`]; [`Communicator::init`] with an id of [`comm::Root`]; without blocking [`Communicator::init_nonblocking`] |
+//! | have many ranks in one process | [`Communicator::init_all`], then a thread for each rank or a [`Group`] |
+//! | do one thing and have its result | the methods of [`Communicator`], `_in_place` where input and output are one, `_raw` for pointers |
+//! | overlap it with computing | the same on a [`Stream`]; [`Pending`] has the result, [`Event`]s order streams |
+//! | do several things at once | the same on a [`Group`]: it fails as a whole if one call is wrong |
+//! | send to one rank | [`Communicator::send`], [`Communicator::recv`], [`Communicator::send_recv`]; with tags [`Communicator::send_tagged`], [`Communicator::recv_tagged`] |
+//! | make communicators of parts | [`Communicator::split`], [`Communicator::duplicate`], [`Communicator::shrink`], [`Communicator::grow`] |
+//! | end it from another thread | [`comm::AbortHandle`] |
+//!
+//! Ten programs in the repository's folder `examples/` show each of these. Reductions give the same bits on every rank
+//! and every run. Every wait has a deadline ([`Config::timeout`]), and an [`Error`] says which rank is to blame.
 
 pub mod comm;
 pub mod config;
@@ -40,7 +58,7 @@ mod task;
 pub mod trace;
 mod transport;
 
-pub use comm::Communicator;
+pub use comm::{Communicator, Source};
 pub use config::Config;
 pub use coordinator_lite::UniqueId;
 pub use error::{Error, ErrorClass, Stage};

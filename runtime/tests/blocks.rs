@@ -1,6 +1,8 @@
 //! Collectives with blocks or a root, against references written from their definitions, over random shapes, all
 //! algorithms, protocols, types and reductions, in place and not; each rank is a thread.
 
+#[path = "blocks/grouped.rs"]
+mod grouped;
 #[path = "blocks/reference.rs"]
 mod reference;
 #[path = "blocks/refuse.rs"]

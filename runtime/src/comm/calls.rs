@@ -1,16 +1,17 @@
 //! The collectives, as their callers see them: arguments are checked here and nothing else happens.
 //!
 //! Here are those whose buffers every rank has alike; [`blocks`] has those with a block of every rank, [`raw`] all of
-//! them for pointers.
+//! them for pointers; [`ready`] has the checks.
 
 mod blocks;
 mod check;
-mod make;
 mod raw;
+mod ready;
+
+pub(crate) use ready::Ready;
 
 use super::Communicator;
 use crate::error::Error;
-use crate::plan::{Call, Kind};
 use crate::reduce::{Element, ReduceOp};
 
 impl Communicator {
@@ -22,9 +23,9 @@ impl Communicator {
     /// # Errors
     /// [`Error::Argument`] when the lengths differ; anything else ends the communicator.
     pub fn all_reduce<T: Element>(&mut self, send: &[T], recv: &mut [T], op: ReduceOp) -> Result<(), Error> {
-        let call = self.all_reduce_call::<T>(send.len(), recv.len(), op)?;
-        // SAFETY: both slices hold `count` elements and are borrowed for the call.
-        unsafe { self.run(call, send.as_ptr().cast(), recv.as_mut_ptr().cast()) }
+        let ready = Ready::all_reduce(self, send, recv, op)?;
+        // SAFETY: the slices that the buffers are parts of are borrowed for the call.
+        unsafe { self.now(ready) }
     }
 
     /// Reduces `buffer` over all ranks, in place.
@@ -32,10 +33,9 @@ impl Communicator {
     /// # Errors
     /// As [`Communicator::all_reduce`].
     pub fn all_reduce_in_place<T: Element>(&mut self, buffer: &mut [T], op: ReduceOp) -> Result<(), Error> {
-        let call = Call::new(Kind::AllReduce, buffer.len(), T::DTYPE, op);
-        let at: *mut u8 = buffer.as_mut_ptr().cast();
-        // SAFETY: the slice holds `count` elements and is borrowed for the call; input and output are equal.
-        unsafe { self.run(call, at, at) }
+        let ready = Ready::all_reduce_in_place(self, buffer, op)?;
+        // SAFETY: the slices that the buffers are parts of are borrowed for the call.
+        unsafe { self.now(ready) }
     }
 
     /// Reduces `send` over all ranks into `recv` on rank `root`. Both have `count` elements; on other ranks `recv` is
@@ -51,9 +51,9 @@ impl Communicator {
         op: ReduceOp,
         root: usize,
     ) -> Result<(), Error> {
-        let call = self.reduce_call::<T>(send.len(), recv.len(), op, root)?;
-        // SAFETY: `send` holds `count` elements, on the root `recv` does too; both are borrowed for the call.
-        unsafe { self.run(call, send.as_ptr().cast(), recv.as_mut_ptr().cast()) }
+        let ready = Ready::reduce(self, send, recv, op, root)?;
+        // SAFETY: the slices that the buffers are parts of are borrowed for the call.
+        unsafe { self.now(ready) }
     }
 
     /// Reduces `buffer` over all ranks, in place on rank `root`; that of every other rank stays as it is.
@@ -66,10 +66,9 @@ impl Communicator {
         op: ReduceOp,
         root: usize,
     ) -> Result<(), Error> {
-        let call = self.reduce_call::<T>(buffer.len(), buffer.len(), op, root)?;
-        let at: *mut u8 = buffer.as_mut_ptr().cast();
-        // SAFETY: the slice holds `count` elements and is borrowed for the call; input and output are equal.
-        unsafe { self.run(call, at, at) }
+        let ready = Ready::reduce_in_place(self, buffer, op, root)?;
+        // SAFETY: the slices that the buffers are parts of are borrowed for the call.
+        unsafe { self.now(ready) }
     }
 
     /// Sends `buffer` of rank `root` to every rank's `buffer`.
@@ -77,10 +76,9 @@ impl Communicator {
     /// # Errors
     /// [`Error::Argument`] when there is no such root; anything else ends the communicator.
     pub fn broadcast<T: Element>(&mut self, buffer: &mut [T], root: usize) -> Result<(), Error> {
-        let call = self.broadcast_call::<T>(buffer.len(), root)?;
-        let at: *mut u8 = buffer.as_mut_ptr().cast();
-        // SAFETY: the slice holds `count` elements and is borrowed for the call; input and output are equal.
-        unsafe { self.run(call, at, at) }
+        let ready = Ready::broadcast(self, buffer, root)?;
+        // SAFETY: the slices that the buffers are parts of are borrowed for the call.
+        unsafe { self.now(ready) }
     }
 
     /// Sends `send` of rank `root` to every rank's `recv`, the root's included. Both have `count` elements.
@@ -93,10 +91,9 @@ impl Communicator {
         recv: &mut [T],
         root: usize,
     ) -> Result<(), Error> {
-        let call = self.broadcast_call::<T>(recv.len(), root)?;
-        self.same_length(call.kind, send.len(), recv.len())?;
-        // SAFETY: both slices hold `count` elements and are borrowed for the call.
-        unsafe { self.run(call, send.as_ptr().cast(), recv.as_mut_ptr().cast()) }
+        let ready = Ready::broadcast_from(self, send, recv, root)?;
+        // SAFETY: the slices that the buffers are parts of are borrowed for the call.
+        unsafe { self.now(ready) }
     }
 
     /// Waits until every rank has called this.
@@ -104,8 +101,17 @@ impl Communicator {
     /// # Errors
     /// Anything that ends the communicator.
     pub fn barrier(&mut self) -> Result<(), Error> {
-        let nowhere = std::ptr::dangling_mut::<u64>().cast();
         // SAFETY: the call has no elements.
-        unsafe { self.run(Call::BARRIER, nowhere, nowhere) }
+        unsafe { self.now(Ready::barrier()) }
+    }
+
+    /// Runs a collective that is ready.
+    ///
+    /// # Safety
+    /// - Its buffers are still what they were when it was made.
+    #[inline]
+    unsafe fn now(&mut self, ready: Ready) -> Result<(), Error> {
+        // SAFETY: the caller's contract.
+        unsafe { self.run(ready.call, ready.buffers.input, ready.buffers.output) }
     }
 }

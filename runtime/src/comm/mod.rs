@@ -6,6 +6,7 @@ mod calls;
 mod clash;
 mod descriptor;
 mod engine;
+mod exchange;
 mod grow;
 mod health;
 mod init;
@@ -24,8 +25,10 @@ mod standing;
 mod watch;
 
 pub use abort::AbortHandle;
+pub(crate) use calls::Ready;
 pub(crate) use engine::Begun;
 pub use joining::Joining;
+pub use point_to_point::Source;
 pub(crate) use shared::Shared;
 pub use shrink::Shrink;
 pub(crate) use watch::{Duty, Watch};

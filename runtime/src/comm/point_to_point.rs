@@ -5,7 +5,18 @@ use crate::error::Error;
 use crate::mail::{Letter, RecvTask, SendTask};
 use crate::reduce::{DType, Element};
 use crate::task::{Task, drive};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+
+/// The rank that a message of a [`Group`](crate::Group) came from, once it has been received.
+#[derive(Clone, Debug)]
+pub struct Source(Arc<OnceLock<u32>>);
+
+impl Source {
+    /// The rank; `None` before the group has run.
+    pub fn rank(&self) -> Option<usize> {
+        self.0.get().map(|rank| *rank as usize)
+    }
+}
 
 impl Communicator {
     /// Sends `buffer` to rank `to`, whose receive must have the same count and type. Returns when the buffer may be
@@ -51,12 +62,9 @@ impl Communicator {
         from: Option<usize>,
         tag: u32,
     ) -> Result<usize, Error> {
-        let letter = Letter { count: buffer.len(), dtype: T::DTYPE, tag };
-        // SAFETY: the slice is borrowed until the task is over.
-        let mut task = unsafe { self.receive(buffer.as_mut_ptr().cast(), letter, from)? };
-        let source = task.told_source();
-        drive(vec![Task::Recv(task)])?;
-        Ok(source.get().map_or(0, |rank| *rank as usize))
+        let at: *mut u8 = buffer.as_mut_ptr().cast();
+        // SAFETY: the slice is borrowed for the call.
+        unsafe { self.recv_tagged_raw(at, buffer.len(), T::DTYPE, from, tag) }
     }
 
     /// Sends `send` to rank `to` and receives `recv` from rank `from`, both at the same time.
@@ -92,37 +100,31 @@ impl Communicator {
         recv: &mut [T],
         recv_counts: &[usize],
     ) -> Result<(), Error> {
-        let n = self.nranks();
-        for (what, counts, len) in [("send", send_counts, send.len()), ("receive", recv_counts, recv.len())] {
-            let total = counts.iter().try_fold(0usize, |sum, count| sum.checked_add(*count));
-            if counts.len() != n || total != Some(len) {
-                let what = format!(
-                    "the {} {what} counts must be one for each of {n} ranks and add up to the {len} elements of the buffer",
-                    counts.len()
-                );
-                return Err(self.argument("all_to_all_v", what));
-            }
-        }
-        let letter = |count| Letter { count, dtype: T::DTYPE, tag: 0 };
-        let mut tasks = Vec::with_capacity(2 * n);
-        let mut rest = recv;
-        let mut at = 0;
-        for rank in 0..n {
-            let (part, behind) = rest.split_at_mut(recv_counts[rank]);
-            rest = behind;
-            let sent = &send[at..at + send_counts[rank]];
-            at += send_counts[rank];
-            if rank == self.rank() && sent.len() == part.len() {
-                part.copy_from_slice(sent);
-                continue;
-            }
-            // SAFETY: the slices are borrowed until the tasks are over.
-            unsafe {
-                tasks.push(self.recv_task(part.as_mut_ptr().cast(), letter(part.len()), Some(rank))?);
-                tasks.push(self.send_task(sent.as_ptr().cast(), letter(sent.len()), rank)?);
-            }
-        }
-        drive(tasks)
+        self.check_parts((send.len(), send_counts), (recv.len(), recv_counts))?;
+        let (send, recv) = (send.as_ptr().cast(), recv.as_mut_ptr().cast());
+        // SAFETY: both slices have the parts that the counts say and are borrowed until the tasks are over.
+        unsafe { self.exchange_now((send, send_counts), (recv, recv_counts), T::DTYPE) }
+    }
+
+    /// The same for elements of `dtype` at `send` and `recv`.
+    ///
+    /// # Errors
+    /// As [`Communicator::all_to_all_v`], for counts that are not one for each rank or more than memory can have.
+    ///
+    /// # Safety
+    /// - During the call `send` is readable for the sum of `send_counts` and `recv` writable for that of `recv_counts`.
+    /// - They do not overlap.
+    pub unsafe fn all_to_all_v_raw(
+        &mut self,
+        send: *const u8,
+        send_counts: &[usize],
+        recv: *mut u8,
+        recv_counts: &[usize],
+        dtype: DType,
+    ) -> Result<(), Error> {
+        self.check_raw_parts(send_counts, recv_counts, dtype)?;
+        // SAFETY: the caller's contract.
+        unsafe { self.exchange_now((send, send_counts), (recv, recv_counts), dtype) }
     }
 
     /// Sends `count` elements of `dtype` at `buffer` to rank `to`, for a receive with this `tag`.
@@ -165,6 +167,28 @@ impl Communicator {
         drive(vec![task])
     }
 
+    /// Receives `count` elements of `dtype` into `buffer`, sent with this `tag` by rank `from`, or by any. Returns the
+    /// rank that sent them.
+    ///
+    /// # Errors
+    /// As [`Communicator::recv`].
+    ///
+    /// # Safety
+    /// - `buffer` is writable for `count` elements during the call.
+    pub unsafe fn recv_tagged_raw(
+        &mut self,
+        buffer: *mut u8,
+        count: usize,
+        dtype: DType,
+        from: Option<usize>,
+        tag: u32,
+    ) -> Result<usize, Error> {
+        // SAFETY: the caller's contract.
+        let (task, source) = unsafe { self.recv_told(buffer, Letter { count, dtype, tag }, from)? };
+        drive(vec![Task::Recv(task)])?;
+        Ok(source.rank().unwrap_or_else(|| unreachable!("who has received knows from whom")))
+    }
+
     /// Queues a message behind those to the same rank, for somebody to drive.
     ///
     /// # Safety
@@ -194,20 +218,26 @@ impl Communicator {
         from: Option<usize>,
     ) -> Result<Task, Error> {
         // SAFETY: the caller's contract.
-        Ok(Task::Recv(unsafe { self.receive(buffer, letter, from)? }))
+        let (task, _) = unsafe { self.recv_told(buffer, letter, from)? };
+        Ok(Task::Recv(task))
     }
 
-    /// As [`Communicator::recv_task`], for who wants to know the source.
-    unsafe fn receive(
+    /// Posts a receive from rank `from`, or from any, that tells where its message came from.
+    ///
+    /// # Safety
+    /// - As [`Communicator::recv_task`].
+    pub(crate) unsafe fn recv_told(
         &mut self,
         buffer: *mut u8,
         letter: Letter,
         from: Option<usize>,
-    ) -> Result<RecvTask, Error> {
+    ) -> Result<(RecvTask, Source), Error> {
         let from = from.map(|rank| self.peer(rank, "recv")).transpose()?;
         self.take();
         // SAFETY: the caller's contract.
-        Ok(unsafe { RecvTask::new(Arc::clone(&self.shared), from, letter, buffer) })
+        let mut task = unsafe { RecvTask::new(Arc::clone(&self.shared), from, letter, buffer) };
+        let source = Source(task.told_source());
+        Ok((task, source))
     }
 
     fn peer(&self, rank: usize, call: &'static str) -> Result<u32, Error> {

@@ -8,22 +8,17 @@
 mod driver;
 mod event;
 mod outcome;
+mod owned;
 
 pub use event::Event;
 
-use crate::comm::Communicator;
 use crate::error::Error;
-use crate::executor::Buffers;
 use crate::group::Group;
-use crate::mail::Letter;
-use crate::plan::Call;
-use crate::reduce::{Element, ReduceOp};
 use crate::task::{Batch, Task};
 use driver::{Driver, Item};
 use event::Mark;
 use outcome::{Outcome, Payload};
 use std::cell::Cell;
-use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -77,7 +72,8 @@ impl Drop for Stream {
 pub struct Pending<T> {
     outcome: Arc<Outcome>,
     driver: Arc<Driver>,
-    result: PhantomData<fn() -> T>,
+    /// Makes the result of what comes out of the stream.
+    unpack: fn(Payload) -> T,
 }
 
 impl<T: Send + 'static> Pending<T> {
@@ -108,7 +104,7 @@ impl<T: Send + 'static> Pending<T> {
         let begun = Instant::now();
         loop {
             if let Some(result) = self.outcome.take() {
-                return Ok(result.map(unpack));
+                return Ok(result.map(self.unpack));
             }
             let left = limit.saturating_sub(begun.elapsed());
             if left.is_zero() || is_in_callback() {
@@ -121,7 +117,8 @@ impl<T: Send + 'static> Pending<T> {
     /// Calls `callback` with the result when the operation has ended: on the thread that drives the stream, or at once
     /// if it has. The callback must not wait for a stream.
     pub fn on_done(self, callback: impl FnOnce(Result<T, Error>) + Send + 'static) {
-        self.outcome.call(Box::new(|result| in_callback(|| callback(result.map(unpack)))));
+        let unpack = self.unpack;
+        self.outcome.call(Box::new(move |result| in_callback(|| callback(result.map(unpack)))));
     }
 }
 
@@ -161,87 +158,10 @@ impl Stream {
         Self { id, driver }
     }
 
-    /// Queues an in-place all-reduce of `buffer`.
-    ///
-    /// # Errors
-    /// Wrong arguments; [`Error::StreamEnded`] when no thread can be had. Errors of the operation come from the result.
-    pub fn all_reduce<T: Element>(
-        &self,
-        comm: &mut Communicator,
-        mut buffer: Vec<T>,
-        op: ReduceOp,
-    ) -> Result<Pending<Vec<T>>, Error> {
-        let call = comm.all_reduce_call::<T>(buffer.len(), buffer.len(), op)?;
-        let at: *mut u8 = buffer.as_mut_ptr().cast();
-        // SAFETY: the vector's memory stays where it is; it moves along with the operation.
-        unsafe { self.in_place(comm, call, at, buffer) }
-    }
-
-    /// Queues a broadcast of `buffer` from `root`.
-    ///
-    /// # Errors
-    /// As [`Stream::all_reduce`].
-    pub fn broadcast<T: Element>(
-        &self,
-        comm: &mut Communicator,
-        mut buffer: Vec<T>,
-        root: usize,
-    ) -> Result<Pending<Vec<T>>, Error> {
-        let call = comm.broadcast_call::<T>(buffer.len(), root)?;
-        let at: *mut u8 = buffer.as_mut_ptr().cast();
-        // SAFETY: as in `all_reduce`.
-        unsafe { self.in_place(comm, call, at, buffer) }
-    }
-
-    /// Queues a barrier.
-    ///
-    /// # Errors
-    /// As [`Stream::all_reduce`].
-    pub fn barrier(&self, comm: &mut Communicator) -> Result<Pending<()>, Error> {
-        let nowhere = std::ptr::dangling_mut::<u64>().cast();
-        // SAFETY: the call has no elements.
-        unsafe { self.in_place(comm, Call::BARRIER, nowhere, ()) }
-    }
-
-    /// Queues a send of `buffer` to rank `to`, for a receive with this `tag`.
-    ///
-    /// # Errors
-    /// As [`Stream::all_reduce`].
-    pub fn send<T: Element>(
-        &self,
-        comm: &mut Communicator,
-        buffer: Vec<T>,
-        to: usize,
-        tag: u32,
-    ) -> Result<Pending<Vec<T>>, Error> {
-        let letter = Letter { count: buffer.len(), dtype: T::DTYPE, tag };
-        // SAFETY: the vector's memory stays where it is; the driver keeps it until the task is over.
-        let task = unsafe { comm.send_task(buffer.as_ptr().cast(), letter, to)? };
-        self.queue(vec![task], letter.bytes(), buffer)
-    }
-
-    /// Queues a receive into `buffer` from rank `from`, or from any, of a message with this `tag`. Receives take
-    /// messages in the order in which they were queued, whatever the stream.
-    ///
-    /// # Errors
-    /// As [`Stream::all_reduce`].
-    pub fn recv<T: Element>(
-        &self,
-        comm: &mut Communicator,
-        mut buffer: Vec<T>,
-        from: Option<usize>,
-        tag: u32,
-    ) -> Result<Pending<Vec<T>>, Error> {
-        let letter = Letter { count: buffer.len(), dtype: T::DTYPE, tag };
-        // SAFETY: as in `send`.
-        let task = unsafe { comm.recv_task(buffer.as_mut_ptr().cast(), letter, from)? };
-        self.queue(vec![task], letter.bytes(), buffer)
-    }
-
     /// Queues a group: all its operations start together when those before have ended.
     ///
     /// # Errors
-    /// [`Error::GroupRefused`] when a call in it was wrong; otherwise as [`Stream::all_reduce`].
+    /// [`Error::GroupRefused`] when a call in it was wrong; otherwise as [`Stream::barrier`].
     ///
     /// # Safety
     /// - The buffers of the group stay borrowed, as its methods borrow them, until the result is there, also if it is
@@ -254,7 +174,7 @@ impl Stream {
     /// Queues a call of `function`, when everything before has ended. It must not wait for a stream.
     ///
     /// # Errors
-    /// As [`Stream::all_reduce`].
+    /// As [`Stream::barrier`].
     pub fn call(&self, function: impl FnOnce() + Send + 'static) -> Result<(), Error> {
         self.submit(Item::Call(Box::new(|| in_callback(function))), false)
     }
@@ -262,7 +182,7 @@ impl Stream {
     /// A mark behind everything that was queued so far.
     ///
     /// # Errors
-    /// As [`Stream::all_reduce`].
+    /// As [`Stream::barrier`].
     pub fn record(&self) -> Result<Event, Error> {
         let mark = Arc::<Mark>::default();
         self.submit(Item::Record(Arc::clone(&mark)), true)?;
@@ -272,7 +192,7 @@ impl Stream {
     /// What is queued from now on waits for an event of another stream.
     ///
     /// # Errors
-    /// As [`Stream::all_reduce`].
+    /// As [`Stream::barrier`].
     pub fn wait_for(&self, event: &Event) -> Result<(), Error> {
         self.submit(Item::Await(Arc::clone(&event.mark)), false)
     }
@@ -280,43 +200,35 @@ impl Stream {
     /// Waits for `limit` at most until everything that was queued has ended; whether it has.
     ///
     /// # Errors
-    /// As [`Stream::all_reduce`]. Errors of operations come from their results.
+    /// As [`Stream::barrier`]. Errors of operations come from their results.
     pub fn synchronize(&self, limit: Duration) -> Result<bool, Error> {
         let pending: Pending<()> = self.queue(Vec::new(), 0, ())?;
         Ok(pending.wait_for(limit).is_ok())
     }
 
-    /// Queues a collective whose buffer moves along.
-    ///
-    /// # Safety
-    /// - `at` is the memory of `payload`, with room for the call, and stays where it is when that is moved.
-    unsafe fn in_place<T: Send + 'static>(
-        &self,
-        comm: &mut Communicator,
-        call: Call,
-        at: *mut u8,
-        payload: T,
-    ) -> Result<Pending<T>, Error> {
-        let bytes = call.bytes(comm.nranks() as u32);
-        // SAFETY: the caller's contract; the driver keeps the payload until the task is over.
-        let task = unsafe { comm.task(call, Buffers { input: at, output: at })? };
-        self.queue(vec![task], bytes, payload)
-    }
-
+    /// Queues tasks that use the memory of `payload`, which comes back with the result.
     fn queue<T: Send + 'static>(
         &self,
         tasks: Vec<Task>,
         bytes: usize,
         payload: T,
     ) -> Result<Pending<T>, Error> {
+        self.queue_for(tasks, bytes, Box::new(payload), unpack)
+    }
+
+    /// The same where `unpack` makes the result of the payload.
+    fn queue_for<T>(
+        &self,
+        tasks: Vec<Task>,
+        bytes: usize,
+        payload: Payload,
+        unpack: fn(Payload) -> T,
+    ) -> Result<Pending<T>, Error> {
         let outcome = Arc::<Outcome>::default();
-        let item = Item::Batch {
-            batch: Batch::new(tasks),
-            payload: Some(Box::new(payload)),
-            outcome: Arc::clone(&outcome),
-        };
+        let item =
+            Item::Batch { batch: Batch::new(tasks), payload: Some(payload), outcome: Arc::clone(&outcome) };
         self.submit(item, bytes <= INLINE_BYTES)?;
-        Ok(Pending { outcome, driver: Arc::clone(&self.driver), result: PhantomData })
+        Ok(Pending { outcome, driver: Arc::clone(&self.driver), unpack })
     }
 
     fn submit(&self, item: Item, inline: bool) -> Result<(), Error> {

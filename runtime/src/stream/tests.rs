@@ -1,7 +1,9 @@
 //! Streams whose ranks are threads.
 
 use super::*;
+use crate::comm::Communicator;
 use crate::config::Config;
+use crate::reduce::ReduceOp;
 use std::sync::mpsc;
 
 fn pair() -> [Communicator; 2] {
@@ -124,7 +126,7 @@ fn a_group_that_is_not_run_is_told() {
         group.send(&mut comms[0], &sent, 1).unwrap();
         let stream = Stream::new();
         let queued = [stream.barrier(&mut comms[0]).unwrap()];
-        let message = Stream::new().send(&mut comms[0], vec![1u8], 1, 0).unwrap();
+        let message = Stream::new().send(&mut comms[0], vec![1u8], 1).unwrap();
         if abort {
             handle.abort();
         }

@@ -10,8 +10,8 @@
 //! ```
 
 use super::super::Communicator;
+use super::Ready;
 use crate::error::Error;
-use crate::plan::Kind;
 use crate::reduce::{Element, ReduceOp};
 
 impl Communicator {
@@ -20,9 +20,9 @@ impl Communicator {
     /// # Errors
     /// [`Error::Argument`] when the lengths do not fit; anything else ends the communicator.
     pub fn all_gather<T: Element>(&mut self, send: &[T], recv: &mut [T]) -> Result<(), Error> {
-        let call = self.all_gather_call::<T>(send.len(), recv.len())?;
-        // SAFETY: `send` holds a block and `recv` one of every rank; both are borrowed for the call.
-        unsafe { self.run(call, send.as_ptr().cast(), recv.as_mut_ptr().cast()) }
+        let ready = Ready::all_gather(self, send, recv)?;
+        // SAFETY: the slices that the buffers are parts of are borrowed for the call.
+        unsafe { self.now(ready) }
     }
 
     /// Gathers every rank's block of `buffer`, `nranks * count` elements, into the `buffer` of all: each sends the
@@ -31,13 +31,9 @@ impl Communicator {
     /// # Errors
     /// [`Error::Argument`] when the length is no multiple of the number of ranks; anything else ends the communicator.
     pub fn all_gather_in_place<T: Element>(&mut self, buffer: &mut [T]) -> Result<(), Error> {
-        let count = self.block_of(Kind::AllGather, buffer.len())?;
-        let call = self.all_gather_call::<T>(count, buffer.len())?;
-        let all = buffer.as_mut_ptr();
-        // SAFETY: the slice holds a block of every rank, so the own one begins inside it (at its end if empty).
-        let own = unsafe { all.add(self.rank() * count) };
-        // SAFETY: the slice is borrowed for the call; the input is the own block.
-        unsafe { self.run(call, own.cast(), all.cast()) }
+        let ready = Ready::all_gather_in_place(self, buffer)?;
+        // SAFETY: the slices that the buffers are parts of are borrowed for the call.
+        unsafe { self.now(ready) }
     }
 
     /// Reduces `send`, `nranks * count` elements, over all ranks; each gets its own block of the result, `count`
@@ -51,9 +47,9 @@ impl Communicator {
         recv: &mut [T],
         op: ReduceOp,
     ) -> Result<(), Error> {
-        let call = self.reduce_scatter_call::<T>(send.len(), recv.len(), op)?;
-        // SAFETY: `send` holds a block of every rank and `recv` one; both are borrowed for the call.
-        unsafe { self.run(call, send.as_ptr().cast(), recv.as_mut_ptr().cast()) }
+        let ready = Ready::reduce_scatter(self, send, recv, op)?;
+        // SAFETY: the slices that the buffers are parts of are borrowed for the call.
+        unsafe { self.now(ready) }
     }
 
     /// Reduces `buffer`, `nranks * count` elements, over all ranks; each gets its own block of the result at its
@@ -66,13 +62,9 @@ impl Communicator {
         buffer: &mut [T],
         op: ReduceOp,
     ) -> Result<(), Error> {
-        let count = self.block_of(Kind::ReduceScatter, buffer.len())?;
-        let call = self.reduce_scatter_call::<T>(buffer.len(), count, op)?;
-        let all = buffer.as_mut_ptr();
-        // SAFETY: the slice holds a block of every rank, so the own one begins inside it (at its end if empty).
-        let own = unsafe { all.add(self.rank() * count) };
-        // SAFETY: the slice is borrowed for the call; the output is the own block.
-        unsafe { self.run(call, all.cast(), own.cast()) }
+        let ready = Ready::reduce_scatter_in_place(self, buffer, op)?;
+        // SAFETY: the slices that the buffers are parts of are borrowed for the call.
+        unsafe { self.now(ready) }
     }
 
     /// Sends block `i` of `send` to rank `i`, where it becomes block `rank` of `recv`; both have `nranks * count`
@@ -82,9 +74,9 @@ impl Communicator {
     /// [`Error::Argument`] when the lengths differ or are no multiple of the number of ranks; anything else ends the
     /// communicator.
     pub fn all_to_all<T: Element>(&mut self, send: &[T], recv: &mut [T]) -> Result<(), Error> {
-        let call = self.all_to_all_call::<T>(send.len(), recv.len())?;
-        // SAFETY: both slices hold a block of every rank and are borrowed for the call.
-        unsafe { self.run(call, send.as_ptr().cast(), recv.as_mut_ptr().cast()) }
+        let ready = Ready::all_to_all(self, send, recv)?;
+        // SAFETY: the slices that the buffers are parts of are borrowed for the call.
+        unsafe { self.now(ready) }
     }
 
     /// The same with one buffer, which NCCL does not offer: block `i` is sent to rank `i` and replaced by what comes
@@ -93,10 +85,9 @@ impl Communicator {
     /// # Errors
     /// As [`Communicator::all_to_all`].
     pub fn all_to_all_in_place<T: Element>(&mut self, buffer: &mut [T]) -> Result<(), Error> {
-        let call = self.all_to_all_call::<T>(buffer.len(), buffer.len())?;
-        let at: *mut u8 = buffer.as_mut_ptr().cast();
-        // SAFETY: the slice holds a block of every rank and is borrowed for the call; input and output are equal.
-        unsafe { self.run(call, at, at) }
+        let ready = Ready::all_to_all_in_place(self, buffer)?;
+        // SAFETY: the slices that the buffers are parts of are borrowed for the call.
+        unsafe { self.now(ready) }
     }
 
     /// Gathers every rank's `send`, `count` elements, into `recv` of rank `root`: `nranks * count` elements. On other
@@ -106,9 +97,9 @@ impl Communicator {
     /// [`Error::Argument`] when the lengths do not fit on the root or there is no such root; anything else ends the
     /// communicator.
     pub fn gather<T: Element>(&mut self, send: &[T], recv: &mut [T], root: usize) -> Result<(), Error> {
-        let call = self.gather_call::<T>(send.len(), recv.len(), root)?;
-        // SAFETY: `send` holds a block, on the root `recv` one of every rank; both are borrowed for the call.
-        unsafe { self.run(call, send.as_ptr().cast(), recv.as_mut_ptr().cast()) }
+        let ready = Ready::gather(self, send, recv, root)?;
+        // SAFETY: the slices that the buffers are parts of are borrowed for the call.
+        unsafe { self.now(ready) }
     }
 
     /// Sends block `i` of `send` of rank `root`, `nranks * count` elements, to `recv` of rank `i`: `count` elements.
@@ -117,9 +108,9 @@ impl Communicator {
     /// # Errors
     /// As [`Communicator::gather`].
     pub fn scatter<T: Element>(&mut self, send: &[T], recv: &mut [T], root: usize) -> Result<(), Error> {
-        let call = self.scatter_call::<T>(send.len(), recv.len(), root)?;
-        // SAFETY: `recv` holds a block, on the root `send` one of every rank; both are borrowed for the call.
-        unsafe { self.run(call, send.as_ptr().cast(), recv.as_mut_ptr().cast()) }
+        let ready = Ready::scatter(self, send, recv, root)?;
+        // SAFETY: the slices that the buffers are parts of are borrowed for the call.
+        unsafe { self.now(ready) }
     }
 
     /// [`Communicator::all_gather`] with blocks of different lengths: `counts[i]` elements come from rank `i`. Every
@@ -133,9 +124,9 @@ impl Communicator {
         recv: &mut [T],
         counts: &[usize],
     ) -> Result<(), Error> {
-        let call = self.all_gather_v_call::<T>(send.len(), recv.len(), counts)?;
-        // SAFETY: `send` holds the own block and `recv` one of every rank; both are borrowed for the call.
-        unsafe { self.run(call, send.as_ptr().cast(), recv.as_mut_ptr().cast()) }
+        let ready = Ready::all_gather_v(self, send, recv, counts)?;
+        // SAFETY: the slices that the buffers are parts of are borrowed for the call.
+        unsafe { self.now(ready) }
     }
 
     /// [`Communicator::reduce_scatter`] with blocks of different lengths: rank `i` gets `counts[i]` elements. Every
@@ -150,8 +141,8 @@ impl Communicator {
         counts: &[usize],
         op: ReduceOp,
     ) -> Result<(), Error> {
-        let call = self.reduce_scatter_v_call::<T>(send.len(), recv.len(), counts, op)?;
-        // SAFETY: `send` holds a block of every rank and `recv` the own one; both are borrowed for the call.
-        unsafe { self.run(call, send.as_ptr().cast(), recv.as_mut_ptr().cast()) }
+        let ready = Ready::reduce_scatter_v(self, send, recv, counts, op)?;
+        // SAFETY: the slices that the buffers are parts of are borrowed for the call.
+        unsafe { self.now(ready) }
     }
 }

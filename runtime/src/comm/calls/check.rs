@@ -3,7 +3,6 @@
 use super::super::Communicator;
 use crate::error::Error;
 use crate::plan::{Call, Counts, Kind};
-use crate::reduce::{DType, ReduceOp};
 
 impl Communicator {
     #[cold]
@@ -101,16 +100,5 @@ impl Communicator {
             isize::MAX
         );
         Err(self.argument(call.kind.name(), what))
-    }
-
-    /// A checked call with raw arguments.
-    pub(super) fn raw_call(
-        &self,
-        kind: Kind,
-        count: usize,
-        dtype: DType,
-        op: ReduceOp,
-    ) -> Result<Call, Error> {
-        self.addressable(Call::new(kind, count, dtype, op))
     }
 }

@@ -10,8 +10,8 @@
 //! | reduce-scatter, scatter on the root | `recv == send + rank * count` |
 
 use super::super::Communicator;
+use super::Ready;
 use crate::error::Error;
-use crate::plan::{Call, Kind};
 use crate::reduce::{DType, ReduceOp};
 
 impl Communicator {
@@ -31,9 +31,9 @@ impl Communicator {
         dtype: DType,
         op: ReduceOp,
     ) -> Result<(), Error> {
-        let call = self.raw_call(Kind::AllReduce, count, dtype, op)?;
+        let ready = Ready::all_reduce_raw(self, send, recv, count, dtype, op)?;
         // SAFETY: the caller's contract.
-        unsafe { self.run(call, send, recv) }
+        unsafe { self.now(ready) }
     }
 
     /// Broadcast of raw buffers of `count` elements of `dtype`.
@@ -52,10 +52,9 @@ impl Communicator {
         dtype: DType,
         root: usize,
     ) -> Result<(), Error> {
-        let kind = self.rooted(root, |root| Kind::Broadcast { root })?;
-        let call = self.raw_call(kind, count, dtype, ReduceOp::Sum)?;
+        let ready = Ready::broadcast_raw(self, send, recv, count, dtype, root)?;
         // SAFETY: the caller's contract.
-        unsafe { self.run(call, send, recv) }
+        unsafe { self.now(ready) }
     }
 
     /// Reduce of raw buffers of `count` elements of `dtype`.
@@ -75,10 +74,9 @@ impl Communicator {
         op: ReduceOp,
         root: usize,
     ) -> Result<(), Error> {
-        let kind = self.rooted(root, |root| Kind::Reduce { root })?;
-        let call = self.raw_call(kind, count, dtype, op)?;
+        let ready = Ready::reduce_raw(self, send, recv, count, dtype, op, root)?;
         // SAFETY: the caller's contract.
-        unsafe { self.run(call, send, recv) }
+        unsafe { self.now(ready) }
     }
 
     /// All-gather of raw buffers, `count` elements of `dtype` from each rank.
@@ -96,9 +94,9 @@ impl Communicator {
         count: usize,
         dtype: DType,
     ) -> Result<(), Error> {
-        let call = self.raw_call(Kind::AllGather, count, dtype, ReduceOp::Sum)?;
+        let ready = Ready::all_gather_raw(self, send, recv, count, dtype)?;
         // SAFETY: the caller's contract.
-        unsafe { self.run(call, send, recv) }
+        unsafe { self.now(ready) }
     }
 
     /// Reduce-scatter of raw buffers, `count` elements of `dtype` to each rank.
@@ -117,9 +115,9 @@ impl Communicator {
         dtype: DType,
         op: ReduceOp,
     ) -> Result<(), Error> {
-        let call = self.raw_call(Kind::ReduceScatter, count, dtype, op)?;
+        let ready = Ready::reduce_scatter_raw(self, send, recv, count, dtype, op)?;
         // SAFETY: the caller's contract.
-        unsafe { self.run(call, send, recv) }
+        unsafe { self.now(ready) }
     }
 
     /// All-to-all of raw buffers, `count` elements of `dtype` from each rank to each.
@@ -137,9 +135,9 @@ impl Communicator {
         count: usize,
         dtype: DType,
     ) -> Result<(), Error> {
-        let call = self.raw_call(Kind::AllToAll, count, dtype, ReduceOp::Sum)?;
+        let ready = Ready::all_to_all_raw(self, send, recv, count, dtype)?;
         // SAFETY: the caller's contract.
-        unsafe { self.run(call, send, recv) }
+        unsafe { self.now(ready) }
     }
 
     /// Gather of raw buffers, `count` elements of `dtype` from each rank.
@@ -158,10 +156,9 @@ impl Communicator {
         dtype: DType,
         root: usize,
     ) -> Result<(), Error> {
-        let kind = self.rooted(root, |root| Kind::Gather { root })?;
-        let call = self.raw_call(kind, count, dtype, ReduceOp::Sum)?;
+        let ready = Ready::gather_raw(self, send, recv, count, dtype, root)?;
         // SAFETY: the caller's contract.
-        unsafe { self.run(call, send, recv) }
+        unsafe { self.now(ready) }
     }
 
     /// Scatter of raw buffers, `count` elements of `dtype` to each rank.
@@ -180,10 +177,9 @@ impl Communicator {
         dtype: DType,
         root: usize,
     ) -> Result<(), Error> {
-        let kind = self.rooted(root, |root| Kind::Scatter { root })?;
-        let call = self.raw_call(kind, count, dtype, ReduceOp::Sum)?;
+        let ready = Ready::scatter_raw(self, send, recv, count, dtype, root)?;
         // SAFETY: the caller's contract.
-        unsafe { self.run(call, send, recv) }
+        unsafe { self.now(ready) }
     }
 
     /// All-gather of raw buffers, `counts[i]` elements of `dtype` from rank `i`.
@@ -201,10 +197,9 @@ impl Communicator {
         counts: &[usize],
         dtype: DType,
     ) -> Result<(), Error> {
-        let blocks = self.counts(Kind::AllGatherV, counts)?;
-        let call = self.addressable(Call::uneven(Kind::AllGatherV, blocks, dtype, ReduceOp::Sum))?;
+        let ready = Ready::all_gather_v_raw(self, send, recv, counts, dtype)?;
         // SAFETY: the caller's contract.
-        unsafe { self.run(call, send, recv) }
+        unsafe { self.now(ready) }
     }
 
     /// Reduce-scatter of raw buffers, `counts[i]` elements of `dtype` to rank `i`.
@@ -223,9 +218,8 @@ impl Communicator {
         dtype: DType,
         op: ReduceOp,
     ) -> Result<(), Error> {
-        let blocks = self.counts(Kind::ReduceScatterV, counts)?;
-        let call = self.addressable(Call::uneven(Kind::ReduceScatterV, blocks, dtype, op))?;
+        let ready = Ready::reduce_scatter_v_raw(self, send, recv, counts, dtype, op)?;
         // SAFETY: the caller's contract.
-        unsafe { self.run(call, send, recv) }
+        unsafe { self.now(ready) }
     }
 }

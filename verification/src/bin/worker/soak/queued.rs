@@ -48,7 +48,7 @@ impl Queued {
         let (at, len) = (draw.below(STREAMS), draw.count(ELEMENTS));
         // Another one, so that no message waits behind what waits for it.
         let before = (at + 1 + draw.below(STREAMS - 1)) % STREAMS;
-        let (root, shift, tag) = (draw.below(n), draw.below(n), draw.below(3) as u32);
+        let (root, shift) = (draw.below(n), draw.below(n));
         let stream = &self.streams[at];
         if draw.below(4) == 0 {
             stream.wait_for(&self.streams[before].record()?)?;
@@ -79,11 +79,11 @@ impl Queued {
                 let mine = (0..len).map(|i| T::small(plain(key, rank, i))).collect();
                 let got = vec![T::small(7); len];
                 let (sent, received) = if (rank + kind).is_multiple_of(2) {
-                    let received = other.recv::<T>(comm, got, Some(from), tag)?;
-                    (stream.send::<T>(comm, mine, to, tag)?, received)
+                    let received = other.recv::<T>(comm, got, from)?;
+                    (stream.send::<T>(comm, mine, to)?, received)
                 } else {
-                    let sent = stream.send::<T>(comm, mine, to, tag)?;
-                    (sent, other.recv::<T>(comm, got, Some(from), tag)?)
+                    let sent = stream.send::<T>(comm, mine, to)?;
+                    (sent, other.recv::<T>(comm, got, from)?)
                 };
                 self.expect(sent, how, len, move |i| plain(key, rank, i))?;
                 self.expect(received, 0, len, move |i| plain(key, from, i))
