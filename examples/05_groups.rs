@@ -15,7 +15,7 @@ fn main() -> Result<(), Error> {
 
     let (mine, mut sum) = ([rank as i64; 3], [0; 3]);
     let mut first = [reversed.rank() as i64];
-    let (mut all, mut from_left) = (vec![0; n], [0]);
+    let (mut all, mut from_left) = (vec![0; n], [0i64]);
 
     let mut group = Group::new();
     group.all_reduce(&mut world, &mine, &mut sum, ReduceOp::Sum)?;

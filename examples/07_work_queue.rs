@@ -11,6 +11,8 @@ use ringccl::{Communicator, Error, Group};
 const ASK: u32 = 1;
 /// Rank 0 to a worker: the next job, or -1 when there is none.
 const JOB: u32 = 2;
+/// A worker's last message: its number. With the tag of a request it would be taken for one.
+const FAREWELL: u32 = 3;
 const JOBS: i64 = 40;
 
 fn main() -> Result<(), Error> {
@@ -41,7 +43,7 @@ fn hand_out(comm: &mut Communicator) -> Result<(), Error> {
     let mut group = Group::new();
     let mut sources = Vec::new();
     for word in &mut words {
-        sources.push(group.recv_tagged(comm, word, None, ASK)?);
+        sources.push(group.recv_tagged(comm, word, None, FAREWELL)?);
     }
     group.run()?;
     let is_right = |(source, word): (&ringccl::Source, &[i64; 1])| source.rank() == Some(word[0] as usize);
@@ -56,7 +58,7 @@ fn work(comm: &mut Communicator) -> Result<(), Error> {
         let mut job = [0i64];
         comm.recv_tagged(&mut job, Some(0), JOB)?;
         if job[0] < 0 {
-            return comm.send_tagged(&[comm.rank() as i64], 0, ASK);
+            return comm.send_tagged(&[comm.rank() as i64], 0, FAREWELL);
         }
         result = [job[0] * job[0]];
     }

@@ -129,7 +129,7 @@ fn streams() {
 fn groups() {
     let of = |rank: usize| {
         let sums = format!("sum 6, first of reversed 0, left {}, all [3, 2, 1, 0]", (rank + 3) % 4);
-        let call = format!("send on rank {rank}: there is no rank 4: there are 4");
+        let call = format!("rank {rank}, send: there is no rank 4: there are 4");
         let refused = format!("the group was not run, because of a call in it: {call}");
         [format!("rank {rank}: {sums}"), format!("rank {rank}: {refused}")]
     };

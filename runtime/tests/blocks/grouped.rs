@@ -173,12 +173,12 @@ const WRONG: [Wrong; 9] = [
     ("add up to the 3 elements", |group, comm| {
         group.all_to_all_v::<i32>(comm, leak(3), &[1, 1, 1, 1], leak(4), &[1; 4]).err()
     }),
-    ("than memory can have", |group, comm| {
+    ("bytes that memory can have", |group, comm| {
         let (from, to) = (std::ptr::dangling(), std::ptr::dangling_mut());
         // SAFETY: the call is refused, so that nothing is read or written.
         unsafe { group.all_to_all_raw(comm, from, to, usize::MAX / 8, ringccl::DType::F64).err() }
     }),
-    ("that memory can have", |group, comm| {
+    ("at most the", |group, comm| {
         let (from, to) = (std::ptr::dangling(), std::ptr::dangling_mut());
         // SAFETY: as above.
         unsafe { group.all_to_all_v_raw(comm, from, &[1 << 62; 4], to, &[0; 4], ringccl::DType::F32).err() }
