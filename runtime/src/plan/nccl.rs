@@ -10,8 +10,8 @@
 //! src/device/all_reduce.h, `runRing` (strides). What is left out: several operations of one NCCL group share the
 //! channels, where here each is cut as if it were alone; and NCCL's tuner, which chooses protocol and channels.
 //!
-//! The cut decides the bits of an all-reduce only. A block of a reduce-scatter, and a reduce, are added up from one rank
-//! on wherever they are cut; they take NCCL's channels all the same, for what a channel carries to be the same.
+//! The cut decides the bits of an all-reduce only. A block of a reduce-scatter, and a reduce, are added up from one
+//! rank on wherever they are cut; they take NCCL's channels all the same, for what a channel carries to be the same.
 
 use super::call::Kind;
 use super::slice::Parts;

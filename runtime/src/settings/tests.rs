@@ -338,6 +338,25 @@ fn excluded_layouts_are_not_chosen() {
     assert_eq!(config.choice(4, 1 << 10).unwrap().channels, 3);
 }
 
+/// What decides NCCL's cut is compared between ranks, and only where it decides: numerics, protocol and its buffer.
+#[test]
+fn ranks_agree_on_nccls_cut() {
+    let agreement = |pairs: &[(&'static str, &'static str)]| {
+        let numerics = [("RINGCCL_NUMERICS", "nccl")];
+        let all = numerics.into_iter().chain(pairs.iter().copied());
+        Config::from_vars(8, &Vars::from_pairs(all)).unwrap().agreement()
+    };
+    let plain = agreement(&[]);
+    assert_ne!(plain, Config::new(8).agreement());
+    assert_eq!(plain, agreement(&[("NCCL_BUFFSIZE", "4194304"), ("NCCL_LL_BUFFSIZE", "4096")]));
+    let ll = [("NCCL_PROTO", "LL"), ("NCCL_LL_BUFFSIZE", "4096")];
+    let different = [agreement(&[("NCCL_BUFFSIZE", "2097152")]), agreement(&ll[..1]), agreement(&ll)];
+    for (i, other) in different.iter().enumerate() {
+        assert!(*other != plain && !different[..i].contains(other), "{i}");
+    }
+    assert_eq!(config(8, &[("NCCL_LL_BUFFSIZE", "4096")]).agreement(), 0);
+}
+
 /// What is used in another way than it says is noted.
 #[test]
 fn notes_are_taken() {

@@ -2,8 +2,8 @@
 //!
 //! It does what NCCL 2.30 does, in its two halves: the host cuts the buffer into channels and chunks
 //! (`scheduleCollTasksToPlan`, `calcCollChunking` in src/enqueue.cc), and the kernels of all ranks pass messages around
-//! the ring (`runRing` in src/device/all_reduce.h, reduce.h, reduce_scatter.h), here with the ranks whose inputs are in a
-//! message instead of the sums.
+//! the ring (`runRing` in src/device/all_reduce.h, reduce.h, reduce_scatter.h), here with the ranks whose inputs are in
+//! a message instead of the sums.
 
 /// NCCL's protocols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
