@@ -7,7 +7,7 @@
 
 /// NCCL's protocols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Proto {
+pub(crate) enum Proto {
     Ll,
     Ll128,
     Simple,
@@ -15,7 +15,7 @@ pub enum Proto {
 
 /// The collectives that reduce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Op {
+pub(crate) enum Op {
     AllReduce,
     Reduce { root: u32 },
     ReduceScatter,
@@ -23,32 +23,32 @@ pub enum Op {
 
 /// What the order depends on.
 #[derive(Clone, Debug)]
-pub struct Shape {
-    pub op: Op,
+pub(crate) struct Shape {
+    pub(crate) op: Op,
     /// Elements as the call has them: of the buffer, or of a block of a reduce-scatter.
-    pub count: usize,
+    pub(crate) count: usize,
     /// Bytes of an element.
-    pub size: usize,
+    pub(crate) size: usize,
     /// The ranks in the order of the ring.
-    pub ring: Vec<u32>,
-    pub channels: usize,
-    pub proto: Proto,
+    pub(crate) ring: Vec<u32>,
+    pub(crate) channels: usize,
+    pub(crate) proto: Proto,
     /// Bytes of the buffer of a connection in this protocol.
-    pub buffer: usize,
+    pub(crate) buffer: usize,
 }
 
 /// Elements whose inputs are added up in the same order: `ranks[0]` plus `ranks[1]`, plus `ranks[2]`, and so on.
 ///
 /// They count in the buffer of the call that has something of everything: for a reduce-scatter, of all blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Run {
-    pub offset: usize,
-    pub len: usize,
-    pub ranks: Vec<u32>,
+pub(crate) struct Run {
+    pub(crate) offset: usize,
+    pub(crate) len: usize,
+    pub(crate) ranks: Vec<u32>,
 }
 
 /// The runs of all elements in the order of the buffer.
-pub fn runs(shape: &Shape) -> Vec<Run> {
+pub(crate) fn runs(shape: &Shape) -> Vec<Run> {
     let chunk = chunk_elements(shape);
     let (mut at, mut runs) = (0, vec![]);
     for part in channel_counts(shape) {

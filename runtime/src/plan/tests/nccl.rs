@@ -31,7 +31,7 @@ impl Case {
     fn plans(&self, chunk_bytes: usize) -> Vec<Plan> {
         let order: Arc<[u32]> = self.shape.ring.as_slice().into();
         // The natural order both ways: as a list, and as what stands for it.
-        let order = (self.cut.channels % 2 == 0 || !order.is_sorted()).then_some(order);
+        let order = (self.cut.channels.is_multiple_of(2) || !order.is_sorted()).then_some(order);
         let plan =
             |rank| Plan::on_ring(self.call.clone(), self.choice(chunk_bytes), rank, self.n, order.clone());
         (0..self.n).map(plan).collect()
@@ -46,8 +46,8 @@ impl Case {
 /// The ranks in the natural order, or in another one.
 fn shuffled(n: u32, seed: u64) -> Vec<u32> {
     let mut ring: Vec<u32> = (0..n).collect();
-    if seed % 3 > 0 {
-        (0..n as usize).for_each(|i| ring.swap(i, (seed as usize * (i + 3) >> 2) % n as usize));
+    if !seed.is_multiple_of(3) {
+        (0..n as usize).for_each(|i| ring.swap(i, ((seed as usize * (i + 3)) >> 2) % n as usize));
     }
     ring
 }
@@ -66,7 +66,7 @@ fn cases(bytes: usize, grains: impl Strategy<Value = u64> + Clone, most: u32) ->
         let ranks = if kind == Kind::ReduceScatter { n as usize } else { 1 };
         // Half of them a few elements above whole cells for all channels, which leaves one too many.
         let whole = channels as usize * (16 << 10);
-        let bytes = if odd % 2 == 0 { bytes / whole * whole + odd as usize % 16 } else { bytes };
+        let bytes = if odd.is_multiple_of(2) { bytes / whole * whole + odd as usize % 16 } else { bytes };
         let count = (bytes / dtype.size_bytes() / ranks).max(1);
         let slot = match protocol {
             Protocol::Simple => 512 * grains,
