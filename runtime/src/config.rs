@@ -1,7 +1,7 @@
 //! Settings of a communicator, from the environment or from code. Equal on all ranks.
 
 use crate::error::Error;
-use crate::plan::{Algorithm, Call, Choice, Kind, select};
+use crate::plan::{Algorithm, Call, Choice, Kind, NcclCut, nccl, select};
 use crate::reduce::{DType, ReduceOp};
 use crate::settings::{self, Resolved, Vars, staging};
 use crate::transport::shm::Shm;
@@ -43,10 +43,26 @@ pub struct Config {
     pub shm_dir: PathBuf,
     /// Where the report goes, if anywhere.
     pub report: Option<PathBuf>,
+    /// In which order reductions add up.
+    pub numerics: Numerics,
+    /// Bytes of NCCL's buffer of the protocol LL, for [`Numerics::Nccl`]; NCCL's default if `None`.
+    pub ll_buffer_bytes: Option<u64>,
+    /// The same of LL128.
+    pub ll128_buffer_bytes: Option<u64>,
     /// Which processor cores the ranks' communicating threads run on.
     pub bind: Bind,
     /// For tests: the point at which this rank is made to fail, as in `RINGCCL_FAIL_POINT`.
     pub fail_point: Option<String>,
+}
+
+/// In which order the contributions of ranks enter a sum: whether its last bits are those of NCCL's ring.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Numerics {
+    /// That of the algorithm that suits this host.
+    #[default]
+    Host,
+    /// That of NCCL's ring, for all-reduce, reduce and reduce-scatter.
+    Nccl,
 }
 
 /// How the threads that communicate are bound to processor cores.
@@ -88,6 +104,9 @@ impl Config {
             chunk_bytes: default_chunk(nranks),
             buffer_bytes: None,
             staging_max_bytes: None,
+            numerics: Numerics::Host,
+            ll_buffer_bytes: None,
+            ll128_buffer_bytes: None,
             shm_dir: "/dev/shm".into(),
             report: None,
             bind: Bind::None,
@@ -165,7 +184,36 @@ impl Config {
         let algorithm = self.algorithm.map_or(0, |a| a as u64 + 1);
         let protocol = self.protocol.map_or(0, |p| p as u64 + 1);
         let without = self.protocols.iter().rev().fold(0, |bits, allowed| bits << 1 | u64::from(!allowed));
-        u64::from(self.min_channels.saturating_sub(1)) << 24 | without << 16 | algorithm << 8 | protocol
+        let chosen =
+            u64::from(self.min_channels.saturating_sub(1)) << 24 | without << 16 | algorithm << 8 | protocol;
+        match self.nccl_cut() {
+            None => chosen,
+            // The buffer of a protocol decides where sums begin. Two different sizes are told apart by 31 bits.
+            Some(cut) => {
+                let sizes = cut.buffer_bytes.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                (sizes >> 32 | 1) << 32 | chosen
+            }
+        }
+    }
+
+    /// What NCCL's cut of a ring depends on; `None` where sums need not follow it.
+    ///
+    /// NCCL's tuner would choose protocol and channels by size. It is not modelled here: the protocol is the one that
+    /// the settings leave, Simple if they leave it, and the channels are the most that they allow.
+    pub(crate) fn nccl_cut(&self) -> Option<NcclCut> {
+        if self.numerics == Numerics::Host {
+            return None;
+        }
+        let may = |p: Protocol| self.protocols[p as usize];
+        let first = [Protocol::Simple, Protocol::Ll128, Protocol::Ll].into_iter().find(|p| may(*p));
+        let protocol = self.protocol.or(first).unwrap_or(Protocol::Simple);
+        let buffer = match protocol {
+            Protocol::Simple => self.buffer_bytes,
+            Protocol::Ll => self.ll_buffer_bytes,
+            Protocol::Ll128 => self.ll128_buffer_bytes,
+        };
+        let buffer_bytes = buffer.unwrap_or_else(|| nccl::default_buffer(protocol));
+        Some(NcclCut { protocol, channels: self.channels.max(1), buffer_bytes })
     }
 
     /// The segment that a communicator of `nranks` with these settings shares.

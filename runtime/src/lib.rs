@@ -59,11 +59,11 @@ pub mod trace;
 mod transport;
 
 pub use comm::{Communicator, Source};
-pub use config::Config;
+pub use config::{Config, Numerics};
 pub use coordinator_lite::UniqueId;
 pub use error::{Error, ErrorClass, Stage};
 pub use group::Group;
-pub use plan::{Algorithm, Choice, Kind};
+pub use plan::{Algorithm, Choice, Kind, NcclCut};
 pub use ringccl_reduce as reduce;
 pub use ringccl_reduce::{DType, Element, F8E4M3, F8E5M2, ReduceOp, Scalar};
 pub use shmring::Protocol;

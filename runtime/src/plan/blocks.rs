@@ -80,11 +80,6 @@ pub(super) struct Share {
 }
 
 impl Cut<'_> {
-    /// The rank `distance` behind this one in the ring.
-    pub(super) fn behind(&self, distance: u32) -> u32 {
-        (self.rank + self.nranks - distance % self.nranks) % self.nranks
-    }
-
     /// Chunk `index` of the block of `rank`, in the buffer of all blocks.
     #[inline]
     pub(super) fn chunk(&self, index: u64, rank: u32) -> Span {

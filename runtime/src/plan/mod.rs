@@ -9,6 +9,7 @@ mod broadcast;
 mod call;
 mod flat;
 mod gather;
+pub(crate) mod nccl;
 mod primitive;
 mod reduce;
 mod ring;
@@ -21,6 +22,7 @@ mod wires;
 pub(crate) use blocks::Counts;
 pub(crate) use call::Call;
 pub use call::Kind;
+pub use nccl::NcclCut;
 pub(crate) use primitive::{Own, Prim, Recv, Send};
 pub use select::{Algorithm, Choice};
 pub(crate) use select::{Limits, select};
@@ -29,7 +31,8 @@ pub(crate) use wires::Wires;
 
 use blocks::Cut;
 use ring::Seat;
-use slice::{Channels, Chunks};
+use slice::{Channels, Chunks, Strides};
+use std::sync::Arc;
 
 /// One operation's primitives on one rank.
 #[derive(Clone, Debug)]
@@ -43,6 +46,9 @@ pub(crate) struct Plan {
     pub(crate) output: usize,
     rank: u32,
     nranks: u32,
+    /// The order of ranks in a ring and which of them this one is, as a [`Seat`] has them.
+    order: Option<Arc<[u32]>>,
+    position: u32,
     /// Of the buffer, or of the longest block.
     channels: Channels,
     /// Elements of the largest message, or of the longest chunk of one block in a message for several ranks.
@@ -54,6 +60,17 @@ pub(crate) struct Plan {
 impl Plan {
     /// The plan of `call` on `rank` of `nranks` (at least 2) with an algorithm, protocol and sizes.
     pub(crate) fn new(call: Call, choice: Choice, rank: u32, nranks: u32) -> Self {
+        Self::on_ring(call, choice, rank, nranks, None)
+    }
+
+    /// The same where a ring has the ranks in this order, which names each once.
+    pub(crate) fn on_ring(
+        call: Call,
+        choice: Choice,
+        rank: u32,
+        nranks: u32,
+        order: Option<Arc<[u32]>>,
+    ) -> Self {
         let size = call.dtype.size_bytes();
         // A line of 64 bytes is the grain: no two ranks or channels share one.
         let grain = 64 / size;
@@ -66,9 +83,15 @@ impl Plan {
         };
         let cut = if call.kind.has_blocks() { call.longest_block() } else { call.count };
         let (input, output) = call.buffers(rank, nranks);
+        let channels = match choice.nccl {
+            Some(nccl) => Channels::Nccl(nccl.parts(call.kind, cut, size, nranks)),
+            None => Channels::new(cut, choice.channels as usize, grain),
+        };
         Self {
-            wires: Wires::new(call.kind, choice.algorithm, rank, nranks),
-            channels: Channels::new(cut, choice.channels as usize, grain),
+            wires: Wires::new(call.kind, choice.algorithm, Seat::new(rank, nranks, order.as_deref())),
+            position: Seat::new(rank, nranks, order.as_deref()).position,
+            order,
+            channels,
             call,
             choice,
             input,
@@ -95,9 +118,7 @@ impl Plan {
             (Kind::AllReduce, Algorithm::TwoShot) => {
                 two_shot::prim(chunks, index, self.rank, self.nranks, self.grain())
             }
-            (Kind::AllReduce, Algorithm::Ring) => {
-                ring::all_reduce(span, self.chunk, index, self.seat(), self.grain())
-            }
+            (Kind::AllReduce, Algorithm::Ring) => ring::all_reduce(&self.strides(span), index, self.seat()),
             (Kind::Barrier, _) => flat::barrier(index),
             (kind, algorithm) => self.other_prim(kind, algorithm, chunks, index),
         }
@@ -116,9 +137,13 @@ impl Plan {
                 reduce::two_shot(chunks, index, self.seat(), root, self.grain())
             }
             (Kind::Reduce { root }, Algorithm::Ring) => ring::reduce(chunks, index, self.seat(), root),
-            (Kind::AllGather | Kind::AllGatherV, Algorithm::Ring) => ring::all_gather(cut, index),
+            (Kind::AllGather | Kind::AllGatherV, Algorithm::Ring) => {
+                ring::all_gather(cut, index, self.seat())
+            }
             (Kind::AllGather | Kind::AllGatherV, _) => gather::all_gather(cut, index),
-            (Kind::ReduceScatter | Kind::ReduceScatterV, Algorithm::Ring) => ring::reduce_scatter(cut, index),
+            (Kind::ReduceScatter | Kind::ReduceScatterV, Algorithm::Ring) => {
+                ring::reduce_scatter(cut, index, self.seat())
+            }
             (Kind::ReduceScatter | Kind::ReduceScatterV, _) => scatter::reduce_scatter(cut, index),
             (Kind::AllToAll, _) => scatter::all_to_all(cut, index),
             (Kind::Gather { root }, _) => gather::gather(cut, index, root),
@@ -134,8 +159,22 @@ impl Plan {
         self.call.kind != Kind::AllToAll || self.window == self.nranks
     }
 
-    fn seat(&self) -> Seat {
-        Seat { rank: self.rank, nranks: self.nranks }
+    /// How a ring's all-reduce goes through a channel's span.
+    fn strides(&self, span: Span) -> Strides {
+        let (ranks, message) = (self.nranks as usize, self.chunk);
+        match self.choice.nccl {
+            Some(nccl) => {
+                let size = self.call.dtype.size_bytes();
+                let (chunk, grain) = (nccl.chunk(self.call.kind, size), nccl::line(size));
+                Strides { span, ranks, chunk, grain, message }
+            }
+            None => Strides { span, ranks, chunk: message, grain: self.grain().min(message), message },
+        }
+    }
+
+    fn seat(&self) -> Seat<'_> {
+        let Self { rank, nranks, position, .. } = *self;
+        Seat { rank, nranks, order: self.order.as_deref(), position }
     }
 
     /// Elements of a line.

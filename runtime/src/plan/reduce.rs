@@ -31,8 +31,8 @@ pub(super) fn flat(chunks: Chunks, index: u64, rank: u32, root: u32) -> Option<P
     })
 }
 
-pub(super) fn two_shot(chunks: Chunks, index: u64, seat: Seat, root: u32, grain: usize) -> Option<Prim> {
-    let Seat { rank, nranks } = seat;
+pub(super) fn two_shot(chunks: Chunks, index: u64, seat: Seat<'_>, root: u32, grain: usize) -> Option<Prim> {
+    let Seat { rank, nranks, .. } = seat;
     let count = chunks.count();
     let (per_iteration, iterations) =
         if rank == root { (u64::from(nranks) + 1, count + 2) } else { (2, count + 1) };

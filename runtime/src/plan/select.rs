@@ -3,7 +3,7 @@
 //! The limits were measured with `ringccl perf`, see `docs/benchmarks.md`. Everything here depends only on
 //! the arguments and on settings that all ranks share, so all ranks choose alike.
 
-use super::{Call, Kind, shares_messages};
+use super::{Call, Kind, NcclCut, shares_messages};
 use crate::config::Config;
 use shmring::Protocol;
 
@@ -49,6 +49,8 @@ pub struct Choice {
     pub channels: u32,
     /// Bytes of the largest message.
     pub chunk_bytes: usize,
+    /// What NCCL's cut of the buffer depends on, where sums follow NCCL's order.
+    pub nccl: Option<NcclCut>,
 }
 
 /// What the rings of a communicator can carry, in bytes per message.
@@ -67,7 +69,11 @@ const LL128_BYTES: usize = 480;
 
 pub(crate) fn select(call: &Call, config: &Config, limits: &Limits) -> Choice {
     let n = limits.nranks as usize;
-    let algorithm = algorithm(call, config, limits.nranks);
+    let nccl = config.nccl_cut().filter(|_| call.kind.reduces());
+    let algorithm = match nccl {
+        Some(_) => Algorithm::Ring,
+        None => algorithm(call, config, limits.nranks),
+    };
     let bytes = message_bytes(call, algorithm, n);
     // A ring's message of an all-reduce is one n-th of the buffer.
     let ring = algorithm == Algorithm::Ring && call.kind == Kind::AllReduce;
@@ -75,7 +81,7 @@ pub(crate) fn select(call: &Call, config: &Config, limits: &Limits) -> Choice {
     let capacity = capacity(call.kind, algorithm, limits);
     let may = |p: Protocol| config.protocols[p as usize];
     let fits = |p: Protocol| message <= capacity[p as usize];
-    let protocol = match config.protocol {
+    let protocol = match nccl.map(|nccl| nccl.protocol).or(config.protocol) {
         // A protocol without slots of this size (or a piecewise read, for two-shot) cannot be forced.
         Some(p) if capacity[p as usize] >= 64 && algorithm != Algorithm::TwoShot => p,
         Some(_) | None if algorithm == Algorithm::TwoShot => Protocol::Simple,
@@ -90,8 +96,12 @@ pub(crate) fn select(call: &Call, config: &Config, limits: &Limits) -> Choice {
     // Below a slot per channel more channels only add messages.
     let most = config.channels.max(1) as usize;
     let least = (config.min_channels as usize).clamp(1, most);
-    let channels = (bytes / chunk_bytes.max(1)).clamp(least, most);
-    Choice { algorithm, protocol, channels: channels as u32, chunk_bytes }
+    let channels = match nccl {
+        // As many as NCCL's cut has parts.
+        Some(nccl) => nccl.channels as usize,
+        None => (bytes / chunk_bytes.max(1)).clamp(least, most),
+    };
+    Choice { algorithm, protocol, channels: channels as u32, chunk_bytes, nccl }
 }
 
 /// The algorithm that is asked for, where the kind has it, or the best known one.

@@ -46,26 +46,123 @@ pub(crate) struct Stretch {
 
 /// The spans of the channels: contiguous, in order, together the whole buffer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Channels {
-    all: Span,
-    parts: usize,
-    grain: usize,
+pub(crate) enum Channels {
+    /// All but the last ones of equal length.
+    Even { all: Span, parts: usize, grain: usize },
+    /// As NCCL cuts it.
+    Nccl(Parts),
 }
 
 impl Channels {
     pub(crate) fn new(count: usize, channels: usize, grain: usize) -> Self {
-        Self { all: Span::new(0, count), parts: channels.max(1), grain }
+        Self::Even { all: Span::new(0, count), parts: channels.max(1), grain }
     }
 
     /// Channels that carry at least one element; 1 for an empty buffer.
     pub(crate) fn used(&self) -> usize {
-        let each = self.all.len.div_ceil(self.parts).next_multiple_of(self.grain).max(1);
-        self.all.len.div_ceil(each).max(1)
+        match *self {
+            Self::Even { all, parts, grain } => {
+                let each = all.len.div_ceil(parts).next_multiple_of(grain).max(1);
+                all.len.div_ceil(each).max(1)
+            }
+            Self::Nccl(parts) => parts.used(),
+        }
     }
 
     #[inline]
     pub(crate) fn span(&self, channel: usize) -> Span {
-        if self.parts == 1 { self.all } else { self.all.piece(channel, self.parts, self.grain) }
+        match *self {
+            Self::Even { all, parts: 1, .. } => all,
+            Self::Even { all, parts, grain } => all.piece(channel, parts, grain),
+            Self::Nccl(parts) => parts.span(channel),
+        }
+    }
+}
+
+/// Spans of which the first and the last differ in length from those between.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Parts {
+    /// Elements of the first.
+    pub(crate) low: usize,
+    /// Elements of each one between.
+    pub(crate) middle: usize,
+    /// How many lie between.
+    pub(crate) middles: usize,
+    /// Elements of the last; 0 if there is only one.
+    pub(crate) high: usize,
+}
+
+impl Parts {
+    fn used(self) -> usize {
+        1 + self.middles + usize::from(self.high > 0)
+    }
+
+    fn span(self, index: usize) -> Span {
+        match index {
+            0 => Span::new(0, self.low),
+            i if i <= self.middles => Span::new(self.low + (i - 1) * self.middle, self.middle),
+            _ => Span::new(self.low + self.middles * self.middle, self.high),
+        }
+    }
+}
+
+/// A channel's span as a ring's all-reduce goes through it: in strides of a chunk for each rank, and through a stride
+/// in rounds of a message for each chunk.
+///
+/// ```text
+///  span     | chunk 0    | chunk 1    | chunk 2    | chunk 0    | chunk 1    | chunk 2    |0   |1   |2   |
+///  round    |0   |1   |2 |0   |1   |2 |0   |1   |2 |3   |4   |5 |3   |4   |5 |3   |4   |5 |6   |6   |6   |
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Strides {
+    pub(crate) span: Span,
+    pub(crate) ranks: usize,
+    /// Elements of a chunk of all strides but the last, whose chunks are as long as is left for each.
+    pub(crate) chunk: usize,
+    /// Chunks of the last stride are multiples of this many elements; divides `chunk`.
+    pub(crate) grain: usize,
+    /// Elements of the longest message.
+    pub(crate) message: usize,
+}
+
+impl Strides {
+    /// Round `index`; `None` behind the last one.
+    pub(crate) fn round(&self, index: u64) -> Option<Round> {
+        let stride = self.ranks * self.chunk;
+        let whole = (self.span.len / stride) as u64;
+        let per_stride = self.chunk.div_ceil(self.message) as u64;
+        let (number, part) = if index < whole * per_stride {
+            (index / per_stride, index % per_stride)
+        } else {
+            (whole, index - whole * per_stride)
+        };
+        let at = number as usize * stride;
+        let len = stride.min(self.span.len - at);
+        let each = len.div_ceil(self.ranks).next_multiple_of(self.grain);
+        let from = usize::try_from(part).ok()?.checked_mul(self.message).filter(|from| *from < each)?;
+        let to = each.min(from + self.message);
+        Some(Round { stride: Span::new(self.span.at + at, len), each, from, to })
+    }
+}
+
+/// One message's worth of every chunk of a stride.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Round {
+    stride: Span,
+    /// Elements of a chunk.
+    each: usize,
+    /// Where the messages begin and end, counted from the start of each chunk.
+    from: usize,
+    to: usize,
+}
+
+impl Round {
+    /// The message of chunk `index`; shorter or empty at the end of the last stride.
+    #[inline]
+    pub(crate) fn piece(&self, index: usize) -> Span {
+        let inside = |at: usize| (index * self.each + at).min(self.stride.len);
+        let (from, to) = (inside(self.from), inside(self.to));
+        Span::new(self.stride.at + from, to - from)
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod huge;
 mod machine;
+mod nccl;
 
 use super::*;
 use crate::config::Config;
@@ -133,7 +134,8 @@ fn plans_are_complete() {
                 [(1, 8), (5, 8), (2, 64), (15, 512), (17, 64), (100, 512), (333, 2048)]
             {
                 for channels in [1, 3] {
-                    let choice = Choice { algorithm, protocol: Protocol::Simple, channels, chunk_bytes };
+                    let choice =
+                        Choice { algorithm, protocol: Protocol::Simple, channels, chunk_bytes, nccl: None };
                     let seed = (count as u64 + 11) * u64::from(n) * 0x9e37_79b9 + u64::from(channels);
                     for (call, counts) in calls(count, n, seed) {
                         for place in [Place::Apart, Place::InPlace] {
@@ -159,8 +161,13 @@ fn plans_are_complete() {
 fn barriers_wait_for_all() {
     for n in 2..=5 {
         let call = Call::new(Kind::Barrier, 0, DType::F32, ReduceOp::Sum);
-        let choice =
-            Choice { algorithm: Algorithm::Flat, protocol: Protocol::Ll, channels: 1, chunk_bytes: 56 };
+        let choice = Choice {
+            algorithm: Algorithm::Flat,
+            protocol: Protocol::Ll,
+            channels: 1,
+            chunk_bytes: 56,
+            nccl: None,
+        };
         assert!(run(&call, choice, n, Place::Apart, 7).iter().all(Vec::is_empty));
         let plan = Plan::new(call, choice, 0, n);
         assert_eq!(plan.prim(0, 1).unwrap().recv, Recv::All);

@@ -7,6 +7,7 @@
 //! | two-shot reduce | yes | from every other rank to the root |
 //! | ring | no | to the next rank, from the previous one; none into the rank that begins a chain |
 
+use super::ring::Seat;
 use super::{Algorithm, Kind};
 
 /// The connections of one rank on each channel of a plan.
@@ -44,16 +45,16 @@ impl Peers {
 impl Wires {
     const FAN: Self = Self { fan: true, to: Peers::Nobody, from: Peers::Nobody };
 
-    pub(super) fn new(kind: Kind, algorithm: Algorithm, rank: u32, nranks: u32) -> Self {
-        let (next, prev) = ((rank + 1) % nranks, (rank + nranks - 1) % nranks);
+    pub(super) fn new(kind: Kind, algorithm: Algorithm, seat: Seat<'_>) -> Self {
+        let (rank, next, prev) = (seat.rank, seat.next_rank(), seat.prev_rank());
         match (kind, algorithm) {
             (Kind::Gather { root }, _) | (Kind::Reduce { root }, Algorithm::Flat) => {
                 Self { fan: false, ..Self::into_root(rank, root) }
             }
             (Kind::Reduce { root }, Algorithm::TwoShot) => Self::into_root(rank, root),
             // Chains: the ring without the connection behind the last rank.
-            (Kind::Reduce { root }, Algorithm::Ring) => Self::chain(rank, (root + 1) % nranks, next, prev),
-            (Kind::Broadcast { root }, Algorithm::Ring) => Self::chain(rank, root, next, prev),
+            (Kind::Reduce { root }, Algorithm::Ring) => Self::chain(seat, prev == root, rank == root),
+            (Kind::Broadcast { root }, Algorithm::Ring) => Self::chain(seat, rank == root, next == root),
             (Kind::Barrier | Kind::AllToAll | Kind::Scatter { .. }, _) => Self::FAN,
             (_, Algorithm::Ring) => Self { fan: false, to: Peers::One(next), from: Peers::One(prev) },
             (_, Algorithm::Flat | Algorithm::TwoShot) => Self::FAN,
@@ -66,10 +67,10 @@ impl Wires {
         Self { fan: true, to, from }
     }
 
-    /// A chain through all ranks in ring order that begins at `first`.
-    fn chain(rank: u32, first: u32, next: u32, prev: u32) -> Self {
-        let to = if next == first { Peers::Nobody } else { Peers::One(next) };
-        let from = if rank == first { Peers::Nobody } else { Peers::One(prev) };
+    /// A chain through all ranks in ring order, of which this rank is the first, the last or neither.
+    fn chain(seat: Seat<'_>, is_first: bool, is_last: bool) -> Self {
+        let to = if is_last { Peers::Nobody } else { Peers::One(seat.next_rank()) };
+        let from = if is_first { Peers::Nobody } else { Peers::One(seat.prev_rank()) };
         Self { fan: false, to, from }
     }
 }

@@ -7,7 +7,7 @@ use super::env::Vars;
 use super::setting::{Found, Setting, level};
 use super::table::{self, DistMode, Mode};
 use super::{Level, staging};
-use crate::config::Config;
+use crate::config::{Config, Numerics};
 use crate::error::Error;
 use crate::plan::Algorithm;
 use shmring::Protocol;
@@ -133,12 +133,32 @@ impl Collector<'_> {
             config.protocol = allowed.next().filter(|_| allowed.next().is_none());
             config.protocols = protocols.value;
         }
+        self.numerics(algorithm.as_ref());
         if let (Some(algorithm), Some(protocols)) = (algorithm, protocols)
             && algorithm.value == Algorithm::TwoShot
             && !protocols.value[Protocol::Simple as usize]
         {
             let expected = format!("Simple, the only layout of {}; change one of the two", algorithm.says());
             self.contradict(&protocols, &algorithm, expected);
+        }
+    }
+
+    /// In which order sums add up, and what NCCL's order depends on.
+    ///
+    /// Reads no setting twice, because a problem or a note of it would be told twice.
+    fn numerics(&mut self, algorithm: Option<&Given<Algorithm>>) {
+        let ll = self.given(&table::LL_BUFFER_BYTES).map(|buffer| buffer.value);
+        let ll128 = self.given(&table::LL128_BUFFER_BYTES).map(|buffer| buffer.value);
+        let numerics = self.given(&table::NUMERICS);
+        let config = &mut self.to.config;
+        (config.ll_buffer_bytes, config.ll128_buffer_bytes) = (ll, ll128);
+        let Some(numerics) = numerics else { return };
+        config.numerics = numerics.value;
+        if let Some(algorithm) = algorithm.filter(|_| numerics.value == Numerics::Nccl)
+            && algorithm.value != Algorithm::Ring
+        {
+            let expected = format!("ring, the algorithm of {}; change one of the two", numerics.says());
+            self.contradict(algorithm, &numerics, expected);
         }
     }
 
@@ -177,6 +197,14 @@ impl Collector<'_> {
             } else {
                 self.to.notes.push(format!("{}: messages have at most {slot} bytes", buffer.says()));
             }
+        }
+        // The numerics are known by now.
+        if let Some(buffer) = buffer.as_ref().filter(|buffer| buffer.value < 1024)
+            && self.to.config.numerics == Numerics::Nccl
+        {
+            let expected =
+                "at least 1024, half of which is one grain of NCCL's ring, with RINGCCL_NUMERICS=nccl";
+            self.to.problems.push(buffer.wrong(expected.into()));
         }
         if let Some(socket) = self.given(&table::FORCE_SOCKET).filter(|socket| socket.value) {
             let expected = "off, as it must be: this version has no socket transport; unset it";

@@ -60,8 +60,19 @@ Results of `flat` and `twoshot`, which add in rank order, do not depend on chunk
 chunk in an order that starts at another rank, as NCCL's ring does: there the last bits of floating-point sums depend on
 how the buffer is cut, and are the same on all ranks and on every run with the same settings.
 
-These contradict each other: `RINGCCL_PROTO` of `LL` or `LL128` with `RINGCCL_ALGO=twoshot`; least channels above the
-most; a connect time-out above the join time-out; a chunk above the staging bound or above a quarter of
+`RINGCCL_NUMERICS=nccl` gives every element of an all-reduce, reduce and reduce-scatter the order of ranks in which the
+ring of NCCL 2.30 adds it, with ranks in the order 0, 1, 2, ... NCCL cuts the buffer by channels, protocol and buffer
+size, so these must be as in the run to compare with: as many channels as `NCCL_MAX_NCHANNELS` (or `RINGCCL_CHANNELS`)
+says; the protocol that `NCCL_PROTO` leaves, Simple if it leaves it, else LL128; `NCCL_BUFFSIZE` (default 4194304; or
+`RINGCCL_BUFFER_BYTES`), `NCCL_LL_BUFFSIZE`, `NCCL_LL128_BUFFSIZE`. NCCL's tuner, which would choose protocol, threads
+and channels by size, is not modelled: fix them there by `NCCL_ALGO=Ring`, `NCCL_PROTO` and
+`NCCL_MIN_NCHANNELS`=`NCCL_MAX_NCHANNELS`, and beware that NCCL takes fewer channels for small buffers. Operations of
+one NCCL group share its channels; here each is cut as if it were alone. `RINGCCL_CHUNK_BYTES` and the staging bound
+change no bit. Payloads of NaN are not covered.
+
+These contradict each other: `RINGCCL_PROTO` of `LL` or `LL128` with `RINGCCL_ALGO=twoshot`; `RINGCCL_ALGO=flat` or
+`twoshot` with `RINGCCL_NUMERICS=nccl`; a `RINGCCL_BUFFER_BYTES` below 1024 with it; least channels above the most; a
+connect time-out above the join time-out; a chunk above the staging bound or above a quarter of
 `RINGCCL_BUFFER_BYTES`; a coordinator's transport with an address of the other kind.
 ",
     ),

@@ -13,7 +13,7 @@
 //! A smaller slot only means more messages: an operation of any size passes. Every rank computes the same sizes from
 //! the same settings, and the segment's header is compared with them.
 
-use crate::config::Config;
+use crate::config::{Config, Numerics};
 use crate::error::Error;
 use crate::plan::Algorithm;
 use shmring::layout::{Geometry, RingGeometry};
@@ -74,7 +74,8 @@ pub(crate) fn bytes_per_rank(geometry: &Geometry) -> u64 {
 /// Bytes of shared memory of the whole job once every ring that its operations use exists.
 pub(crate) fn segment_bytes(config: &Config, geometry: &Geometry) -> u64 {
     // One rank needs nobody; only the ring algorithm uses the rings between two ranks.
-    let pair = if config.algorithm == Some(Algorithm::Ring) { geometry.pair.total_bytes() } else { 0 };
+    let rings = config.algorithm == Some(Algorithm::Ring) || config.numerics == Numerics::Nccl;
+    let pair = if rings { geometry.pair.total_bytes() } else { 0 };
     let rings = u64::from(geometry.channels) * (geometry.fan.total_bytes() + pair);
     geometry.control_bytes() + if geometry.members == 1 { 0 } else { u64::from(geometry.members) * rings }
 }

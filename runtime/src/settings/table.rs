@@ -5,7 +5,7 @@ use super::form::{FailText, File, Fitted, Number, OneOf, Switch, Text};
 use super::job::{JobName, Label, RunId};
 use super::nccl::{self, Protocols};
 use super::setting::{About, Describe, Group, Name, Ranks, Setting, Unset};
-use crate::config::{Bind, default_chunk};
+use crate::config::{Bind, Numerics, default_chunk};
 use crate::plan::Algorithm;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,6 +17,9 @@ const CHANNELS_RANGE: Number = Number { min: 1, max: 16, step: 1 };
 const CHUNK_RANGE: Number = Number { min: 64, max: 16 << 20, step: 64 };
 /// From eight slots of a grain to eight of the largest chunk.
 const BUFFER_RANGE: Number = Number { min: 512, max: 128 << 20, step: 512 };
+/// From one grain in each of NCCL's eight slots on.
+const NCCL_LL_RANGE: Number = Number { min: 256, max: 1 << 30, step: 1 };
+const NCCL_LL128_RANGE: Number = Number { min: 16 << 10, max: 1 << 30, step: 1 };
 const STAGING_RANGE: Number = Number { min: 1, max: 1 << 40, step: 1 };
 /// More ranks than a communicator can hold: the number is compared with that limit where the ranks meet.
 const RANK_RANGE: Number = Number { min: 0, max: 1 << 20, step: 1 };
@@ -111,6 +114,19 @@ settings! {
          fit, and buffers of any size pass through them", CONFIG) },
         ["RINGCCL_STAGING_MAX_BYTES" STAGING_RANGE;
          "FAKEGPU_STAGING_MAX_BYTES" Fitted(STAGING_RANGE), "bounds the staging and refuses nothing"];
+    /// In which order reductions add up.
+    NUMERICS: Numerics = About { ranks: Ranks::Compared, ..about(Group::Communicator, "`host`",
+        "in which order reductions add up: `nccl` runs all-reduce, reduce and reduce-scatter as NCCL's ring with NCCL's \
+         cut of the buffer, for the same last bits; see below", CONFIG) },
+        ["RINGCCL_NUMERICS" OneOf(&[("host", Numerics::Host), ("nccl", Numerics::Nccl)])];
+    /// Bytes of NCCL's buffer of the protocol LL.
+    LL_BUFFER_BYTES: u64 = About { unit: "bytes", ranks: Ranks::Compared, ..about(Group::Communicator, "524288",
+        "bytes of NCCL's buffer of the protocol LL; cuts with `RINGCCL_NUMERICS=nccl`, else without effect", CONFIG) },
+        ["NCCL_LL_BUFFSIZE" NCCL_LL_RANGE];
+    /// Bytes of NCCL's buffer of the protocol LL128.
+    LL128_BUFFER_BYTES: u64 = About { unit: "bytes", ranks: Ranks::Compared, ..about(Group::Communicator, "4915200",
+        "the same of LL128", CONFIG) },
+        ["NCCL_LL128_BUFFSIZE" NCCL_LL128_RANGE];
     /// Whether payloads must go through sockets.
     FORCE_SOCKET: bool = about(Group::Communicator, "off",
         "payloads by socket; `on` is an error, since this version has no socket transport", CONFIG),

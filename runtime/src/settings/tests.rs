@@ -89,6 +89,21 @@ const INVALID: &[Row] = &[
         &[("FAKEGPU_STAGING_FORCE_SOCKET", "1")],
         "FAKEGPU_STAGING_FORCE_SOCKET=1: not off, as it must be: this version has no socket transport; unset it",
     ),
+    (&[("RINGCCL_NUMERICS", "ring")], "RINGCCL_NUMERICS=ring: not one of host, nccl"),
+    (
+        &[("RINGCCL_NUMERICS", "nccl"), ("RINGCCL_ALGO", "flat")],
+        "RINGCCL_ALGO=flat: not ring, the algorithm of RINGCCL_NUMERICS=nccl; change one of the two",
+    ),
+    (
+        &[("RINGCCL_NUMERICS", "nccl"), ("RINGCCL_ALGO", "twoshot")],
+        "RINGCCL_ALGO=twoshot: not ring, the algorithm of RINGCCL_NUMERICS=nccl; change one of the two",
+    ),
+    (
+        &[("RINGCCL_NUMERICS", "nccl"), ("NCCL_BUFFSIZE", "600")],
+        "NCCL_BUFFSIZE=600: not at least 1024, half of which is one grain of NCCL's ring, with RINGCCL_NUMERICS=nccl",
+    ),
+    (&[("NCCL_LL_BUFFSIZE", "255")], "NCCL_LL_BUFFSIZE=255: not a whole number from 256 to 1073741824"),
+    (&[("NCCL_LL128_BUFFSIZE", "1k")], "NCCL_LL128_BUFFSIZE=1k: not a whole number from 16384 to 1073741824"),
     (&[("RINGCCL_BIND", "core")], "RINGCCL_BIND=core: not one of none, even"),
     (
         &[("RINGCCL_FAIL_POINT", "op.sent:die")],
@@ -228,6 +243,9 @@ fn values_arrive() {
             ("RINGCCL_STAGING_MAX_BYTES", "1000000"),
             ("RINGCCL_SHM_DIR", "/tmp"),
             ("RINGCCL_REPORT", "r.json"),
+            ("RINGCCL_NUMERICS", "NCCL"),
+            ("NCCL_LL_BUFFSIZE", "1000"),
+            ("NCCL_LL128_BUFFSIZE", "20000"),
             ("RINGCCL_BIND", "even"),
             ("RINGCCL_FAIL_POINT", "op.sent@3:kill"),
         ],
@@ -245,6 +263,9 @@ fn values_arrive() {
         chunk_bytes: 4096,
         buffer_bytes: Some(65536),
         staging_max_bytes: Some(1_000_000),
+        numerics: crate::config::Numerics::Nccl,
+        ll_buffer_bytes: Some(1000),
+        ll128_buffer_bytes: Some(20_000),
         shm_dir: "/tmp".into(),
         report: Some("r.json".into()),
         bind: crate::config::Bind::Even,
@@ -315,6 +336,25 @@ fn excluded_layouts_are_not_chosen() {
     }
     let config = config(4, &[("NCCL_MIN_NCHANNELS", "3")]);
     assert_eq!(config.choice(4, 1 << 10).unwrap().channels, 3);
+}
+
+/// What decides NCCL's cut is compared between ranks, and only where it decides: numerics, protocol and its buffer.
+#[test]
+fn ranks_agree_on_nccls_cut() {
+    let agreement = |pairs: &[(&'static str, &'static str)]| {
+        let numerics = [("RINGCCL_NUMERICS", "nccl")];
+        let all = numerics.into_iter().chain(pairs.iter().copied());
+        Config::from_vars(8, &Vars::from_pairs(all)).unwrap().agreement()
+    };
+    let plain = agreement(&[]);
+    assert_ne!(plain, Config::new(8).agreement());
+    assert_eq!(plain, agreement(&[("NCCL_BUFFSIZE", "4194304"), ("NCCL_LL_BUFFSIZE", "4096")]));
+    let ll = [("NCCL_PROTO", "LL"), ("NCCL_LL_BUFFSIZE", "4096")];
+    let different = [agreement(&[("NCCL_BUFFSIZE", "2097152")]), agreement(&ll[..1]), agreement(&ll)];
+    for (i, other) in different.iter().enumerate() {
+        assert!(*other != plain && !different[..i].contains(other), "{i}");
+    }
+    assert_eq!(config(8, &[("NCCL_LL_BUFFSIZE", "4096")]).agreement(), 0);
 }
 
 /// What is used in another way than it says is noted.

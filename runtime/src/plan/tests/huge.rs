@@ -31,8 +31,13 @@ fn counts_beyond_4_gi_elements() {
         for count in [(5 << 30) + 3, (1 << 40) + 1, most / 2] {
             for (call, _) in calls(count, n, 0x1234_5678_9abc_def1) {
                 for algorithm in Algorithm::ALL {
-                    let choice =
-                        Choice { algorithm, protocol: Protocol::Simple, channels: 3, chunk_bytes: 512 << 10 };
+                    let choice = Choice {
+                        algorithm,
+                        protocol: Protocol::Simple,
+                        channels: 3,
+                        chunk_bytes: 512 << 10,
+                        nccl: None,
+                    };
                     (0..n).for_each(|rank| look_at(&Plan::new(call.clone(), choice, rank, n), n));
                 }
             }

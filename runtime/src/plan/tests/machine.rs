@@ -182,8 +182,14 @@ fn step(machine: &mut Machine, rings: &mut Rings, rank: u32, n: u32, channel: us
 ///
 /// Panics when a rank is stuck, a message is left over, or a plan uses other pair rings than it names.
 pub(super) fn run(call: &Call, choice: Choice, n: u32, place: Place, seed: u64) -> Vec<Vec<Elem>> {
+    run_plans((0..n).map(|rank| Plan::new(call.clone(), choice, rank, n)).collect(), place, seed)
+}
+
+/// The same with a plan for each rank.
+pub(super) fn run_plans(plans: Vec<Plan>, place: Place, seed: u64) -> Vec<Vec<Elem>> {
+    let n = plans.len() as u32;
     let mut machines: Vec<Machine> =
-        (0..n).map(|rank| Machine::new(Plan::new(call.clone(), choice, rank, n), rank, n, place)).collect();
+        (0..n).zip(plans).map(|(rank, plan)| Machine::new(plan, rank, n, place)).collect();
     let channels = machines[0].plan.channels();
     assert!(machines.iter().all(|machine| machine.plan.channels() == channels));
     let mut rings = Rings::default();
