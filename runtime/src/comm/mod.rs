@@ -21,11 +21,14 @@ mod shared;
 mod shrink;
 mod split;
 mod standing;
+mod stuck;
+mod tangle;
 mod watch;
 
 pub use abort::AbortHandle;
 pub(crate) use engine::Begun;
 pub use joining::Joining;
+pub(crate) use registry::UnderWay;
 pub(crate) use shared::Shared;
 pub use shrink::Shrink;
 pub(crate) use watch::{Duty, Watch};
@@ -263,7 +266,7 @@ impl Communicator {
             }
             refuse_in_callback(shared)?;
             let task = CollectiveTask::new(Arc::clone(shared), calls.issue(), call, buffers);
-            drive(vec![Task::Collective(task)])
+            registry::holding(|| drive(vec![Task::Collective(task)]))
         }
     }
 
@@ -411,7 +414,7 @@ fn wait_for_all(shared: &Shared, waiter: &mut Waiter) -> Result<(), Error> {
         },
         |waited| {
             if waited >= limit {
-                return Err(health::timeout(segment, &shared.health(), Stage::Join, limit));
+                return Err(health::timeout(segment, &shared.health(), Stage::Join, limit, None));
             }
             shared.health().check_attached(segment)
         },

@@ -1,11 +1,16 @@
 //! Messages from one rank to another, as their callers see them.
 
-use super::Communicator;
+use super::{Communicator, registry};
 use crate::error::Error;
 use crate::mail::{Letter, RecvTask, SendTask};
 use crate::reduce::{DType, Element};
 use crate::task::{Task, drive};
 use std::sync::Arc;
+
+/// Drives the tasks of a blocking call, which has the handle until it returns.
+fn drive_held(tasks: Vec<Task>) -> Result<(), Error> {
+    registry::holding(|| drive(tasks))
+}
 
 impl Communicator {
     /// Sends `buffer` to rank `to`, whose receive must have the same count and type. Returns when the buffer may be
@@ -37,7 +42,7 @@ impl Communicator {
         let letter = Letter { count: buffer.len(), dtype: T::DTYPE, tag };
         // SAFETY: the slice is borrowed until the task is over.
         let task = unsafe { self.send_task(buffer.as_ptr().cast(), letter, to)? };
-        drive(vec![task])
+        drive_held(vec![task])
     }
 
     /// As [`Communicator::recv`], of the next message with this `tag` from rank `from`, or from any rank. Returns the
@@ -55,7 +60,7 @@ impl Communicator {
         // SAFETY: the slice is borrowed until the task is over.
         let mut task = unsafe { self.receive(buffer.as_mut_ptr().cast(), letter, from)? };
         let source = task.told_source();
-        drive(vec![Task::Recv(task)])?;
+        drive_held(vec![Task::Recv(task)])?;
         Ok(source.get().map_or(0, |rank| *rank as usize))
     }
 
@@ -77,7 +82,7 @@ impl Communicator {
             let sent = self.send_task(send.as_ptr().cast(), letter(send.len()), to)?;
             vec![sent, self.recv_task(recv.as_mut_ptr().cast(), letter(recv.len()), Some(from))?]
         };
-        drive(tasks)
+        drive_held(tasks)
     }
 
     /// Sends part i of `send` to rank i and receives part i of `recv` from rank i; parts follow each other without
@@ -122,7 +127,7 @@ impl Communicator {
                 tasks.push(self.send_task(sent.as_ptr().cast(), letter(sent.len()), rank)?);
             }
         }
-        drive(tasks)
+        drive_held(tasks)
     }
 
     /// Sends `count` elements of `dtype` at `buffer` to rank `to`, for a receive with this `tag`.
@@ -142,7 +147,7 @@ impl Communicator {
     ) -> Result<(), Error> {
         // SAFETY: the caller's contract.
         let task = unsafe { self.send_task(buffer, Letter { count, dtype, tag }, to)? };
-        drive(vec![task])
+        drive_held(vec![task])
     }
 
     /// Receives `count` elements of `dtype` into `buffer` from rank `from`, sent with this `tag`.
@@ -162,7 +167,7 @@ impl Communicator {
     ) -> Result<(), Error> {
         // SAFETY: the caller's contract.
         let task = unsafe { self.recv_task(buffer, Letter { count, dtype, tag }, Some(from))? };
-        drive(vec![task])
+        drive_held(vec![task])
     }
 
     /// Queues a message behind those to the same rank, for somebody to drive.

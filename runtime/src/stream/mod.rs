@@ -9,6 +9,7 @@ mod driver;
 mod event;
 mod outcome;
 
+pub(crate) use driver::{any_work, threads};
 pub use event::Event;
 
 use crate::comm::Communicator;
