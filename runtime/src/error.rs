@@ -126,6 +126,16 @@ pub enum Error {
         /// Another rank and where it waits.
         second: String,
     },
+    /// Ranks wait for each other in a circle, so that nobody on it could ever go on.
+    #[error("deadlock: {waits}; {remedy} (told by rank {rank})")]
+    Deadlock {
+        /// The rank that says so.
+        rank: u32,
+        /// Where each rank on the circle waits, and for whom.
+        waits: String,
+        /// What to do about it.
+        remedy: &'static str,
+    },
     /// A rank ended the communicator: another one, or this one's program by an abort handle.
     #[error("rank {by} has ended this communicator {reason}; rank {rank} was at operation {seqno}")]
     Aborted {
@@ -320,7 +330,8 @@ impl Error {
             | Self::Abandoned { .. }
             | Self::EarlyMessages { .. }
             | Self::Mismatch { .. }
-            | Self::Order { .. } => ErrorClass::InvalidUsage,
+            | Self::Order { .. }
+            | Self::Deadlock { .. } => ErrorClass::InvalidUsage,
             Self::Host { cause: coordinator_lite::Error::Silent { .. }, .. } | Self::Timeout { .. } => {
                 ErrorClass::Timeout
             }

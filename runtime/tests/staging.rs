@@ -99,7 +99,7 @@ fn chunked_equals_unchunked() {
                 let counts = counts(chunk_bytes);
                 let whole = Config { algorithm: Some(algorithm), chunk_bytes: 8 << 20, ..Config::new(n) };
                 let (expected, _) = run(n, &whole, &counts);
-                for (channels, staging_max_bytes) in [(1, None), (3, None), (1, Some(50_000))] {
+                for (channels, staging_max_bytes) in [(1, None), (3, None), (1, Some(200_000))] {
                     let config = Config { chunk_bytes, channels, staging_max_bytes, ..whole.clone() };
                     let (sums, _) = run(n, &config, &counts);
                     for (count, (sum, expected)) in counts.iter().zip(sums.iter().zip(&expected)) {

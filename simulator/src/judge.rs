@@ -29,7 +29,8 @@ pub fn judge(scenario: &Scenario, machine: &Machine, endings: &[Ending]) -> Resu
         Fault::Abort { .. } => machine.fate(scenario.nranks).1.map_or(WHOLE_RUN, |at| at + REACTION),
         Fault::Stall { time, .. } | Fault::Late { time, .. } => time + WHOLE_RUN,
     };
-    let limit = limit + scenario.pause.map_or(0, |(.., time)| time);
+    let besides = if scenario.others.is_empty() { 0 } else { WHOLE_RUN };
+    let limit = limit + besides + scenario.pause.map_or(0, |(.., time)| time);
     for rank in 0..scenario.nranks {
         let ended = machine.fate(rank).1.unwrap_or(0);
         if ended > limit {

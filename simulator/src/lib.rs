@@ -28,6 +28,8 @@
 //!   as the seed likes. Payload counts as plain memory and is stored word by word.
 //! - *Time.* Accesses, yields and system calls take simulated time; when everybody sleeps, time jumps. A second of
 //!   waiting takes microseconds.
+//! - *Besides.* Where nothing is wrong but the speed, two thirds of the seeds have a second communicator, messages
+//!   between two ranks and around all of them: nothing of it can get stuck, and none may be called a deadlock.
 //! - *Faults.* A rank dies, stops for a while, begins late, makes other calls than the others; another thread aborts.
 //!
 //! # What counts as wrong

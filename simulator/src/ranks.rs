@@ -1,9 +1,10 @@
 //! What each rank does: the calls of the scenario, each result compared at once.
 
 use crate::model::{self, Exact};
-use crate::scenario::{Call, Kind, Scenario};
+use crate::rng::scramble;
+use crate::scenario::{Call, Kind, Other, Scenario};
 use half::{bf16, f16};
-use ringccl::{Communicator, DType, Error, F8E4M3, F8E5M2};
+use ringccl::{Communicator, DType, Error, F8E4M3, F8E5M2, ReduceOp};
 
 /// How a rank's life ended.
 #[derive(Debug)]
@@ -23,10 +24,17 @@ pub enum Ending {
     },
 }
 
-/// Runs the scenario as the rank of `comm`. What is wrong with a result is an `Err`.
-pub fn run(scenario: &Scenario, mut comm: Communicator) -> Result<Ending, String> {
+/// Runs the scenario as the rank of both communicators. What is wrong with a result is an `Err`.
+pub fn run(
+    scenario: &Scenario,
+    mut comm: Communicator,
+    mut second: Option<Communicator>,
+) -> Result<Ending, String> {
     let calls = scenario.calls_of(comm.rank());
     for (index, call) in calls.iter().enumerate() {
+        if let Err(error) = besides(scenario, index, &mut comm, second.as_mut())? {
+            return Ok(Ending::Failed { call: index, error, stays: true });
+        }
         let outcome = match call.dtype {
             DType::I8 => execute::<i8>(&mut comm, call, index),
             DType::U8 => execute::<u8>(&mut comm, call, index),
@@ -46,7 +54,10 @@ pub fn run(scenario: &Scenario, mut comm: Communicator) -> Result<Ending, String
             return Ok(Ending::Failed { call: index, error, stays });
         }
     }
-    Ok(match comm.finalize() {
+    let last = besides(scenario, calls.len(), &mut comm, second.as_mut())?;
+    let left =
+        last.and_then(|()| comm.finalize()).and_then(|()| second.map_or(Ok(()), Communicator::finalize));
+    Ok(match left {
         Ok(()) => Ending::Right,
         Err(error) => Ending::Failed { call: calls.len(), error, stays: true },
     })
@@ -82,6 +93,69 @@ fn execute<T: Exact>(
     }
     if !call.in_place && send != mine {
         return Err(format!("rank {rank}, call {index}: the input has changed"));
+    }
+    Ok(outcome)
+}
+
+/// Does what the scenario has before call number `index` besides; the outer error tells of a wrong result.
+fn besides(
+    scenario: &Scenario,
+    index: usize,
+    comm: &mut Communicator,
+    mut second: Option<&mut Communicator>,
+) -> Result<Result<(), Error>, String> {
+    let others = scenario.others.get(index).map_or(&[][..], Vec::as_slice);
+    for (at, other) in others.iter().enumerate() {
+        let Some(second) = second.as_deref_mut() else { return Ok(Ok(())) };
+        if let Err(error) = one_besides(*other, index << 8 | at, comm, second)? {
+            return Ok(Err(error));
+        }
+    }
+    Ok(Ok(()))
+}
+
+/// Element `i` of what a rank sends in what is done besides as number `number`.
+fn letter(number: usize, rank: usize, i: usize) -> u64 {
+    scramble((number as u64) << 40 | (rank as u64) << 32 | i as u64)
+}
+
+fn one_besides(
+    other: Other,
+    number: usize,
+    comm: &mut Communicator,
+    second: &mut Communicator,
+) -> Result<Result<(), Error>, String> {
+    let (rank, nranks) = (comm.rank(), comm.nranks());
+    let sent = |by: usize, count: usize| -> Vec<u64> { (0..count).map(|i| letter(number, by, i)).collect() };
+    let (outcome, got, want) = match other {
+        Other::Barrier => return Ok(second.barrier()),
+        Other::Sum(count) => {
+            let mut buffer = sent(rank, count);
+            let outcome = second.all_reduce_in_place(&mut buffer, ReduceOp::Max);
+            let most = |i: usize| (0..nranks).map(|by| letter(number, by, i)).max().unwrap_or(0);
+            (outcome, buffer, (0..count).map(most).collect())
+        }
+        Other::Message { second: over, from, to, count, tag } => {
+            let comm = if over { second } else { comm };
+            if rank == from {
+                return Ok(comm.send_tagged(&sent(from, count), to, tag));
+            }
+            if rank != to {
+                return Ok(Ok(()));
+            }
+            let mut buffer = vec![77; count];
+            let outcome = comm.recv_tagged(&mut buffer, Some(from), tag).map(|_| ());
+            (outcome, buffer, sent(from, count))
+        }
+        Other::Around(count) => {
+            let before = (rank + nranks - 1) % nranks;
+            let mut buffer = vec![77; count];
+            let outcome = comm.send_recv(&sent(rank, count), (rank + 1) % nranks, &mut buffer, before);
+            (outcome, buffer, sent(before, count))
+        }
+    };
+    if outcome.is_ok() && got != want {
+        return Err(format!("rank {rank}: {other:?}, number {number}: what was received is wrong"));
     }
     Ok(outcome)
 }

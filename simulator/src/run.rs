@@ -27,11 +27,15 @@ pub struct Outcome {
 
 /// Runs a seed. `trace` is how many events are remembered.
 pub fn run(scenario: &Scenario, trace: usize) -> Outcome {
-    let comms = match Communicator::init_all(scenario.nranks as u32, &scenario.config) {
-        Ok(comms) => comms,
+    let make = || Communicator::init_all(scenario.nranks as u32, &scenario.config);
+    // The first communicator is made last: the machine takes the segment that was made last for the one to look into.
+    let seconds = if scenario.others.is_empty() { Ok(Vec::new()) } else { make() };
+    let (seconds, comms) = match seconds.and_then(|seconds| Ok((seconds, make()?))) {
+        Ok(both) => both,
         Err(error) => return failed(format!("no communicators: {error}")),
     };
-    let segment = Box::new(comms[0].abort_handle());
+    let handles = [comms.first(), seconds.first()].map(|comm| comm.map(Communicator::abort_handle));
+    let segment = Box::new(handles);
     let machine = Machine::new(scenario.knobs, scenario.machine_rng(), scenario.fibers(), segment, trace);
     let shared = Rc::new(scenario.clone());
     let endings = Rc::new(RefCell::new(Vec::new()));
@@ -41,9 +45,11 @@ pub fn run(scenario: &Scenario, trace: usize) -> Outcome {
         _ => None,
     };
     let mut bodies: Vec<Body> = Vec::new();
+    let mut seconds = seconds.into_iter();
     for (rank, comm) in comms.into_iter().enumerate() {
+        let second = seconds.next();
         let (scenario, endings, machine) = (Rc::clone(&shared), Rc::clone(&endings), Rc::downgrade(&machine));
-        bodies.push(Box::new(move || match ranks::run(&scenario, comm) {
+        bodies.push(Box::new(move || match ranks::run(&scenario, comm, second) {
             Ok(ending) => endings.borrow_mut()[rank] = ending,
             Err(wrong) => {
                 if let Some(machine) = machine.upgrade() {
@@ -97,6 +103,9 @@ pub fn describe(text: &mut String, scenario: &Scenario) {
     );
     let _ = writeln!(text, "{knobs:?}");
     for (index, call) in scenario.calls.iter().enumerate() {
+        if let Some(others) = scenario.others.get(index).filter(|others| !others.is_empty()) {
+            let _ = writeln!(text, "before it: {others:?}");
+        }
         let _ = writeln!(text, "call {index}: {call:?}");
     }
 }

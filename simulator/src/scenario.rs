@@ -29,6 +29,30 @@ pub enum Kind {
     Barrier,
 }
 
+/// What the ranks do besides, between two calls: nothing of it can get stuck, however slow they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Other {
+    /// A barrier of the second communicator.
+    Barrier,
+    /// An all-reduce of so many elements on the second communicator.
+    Sum(usize),
+    /// A message between two ranks, which the others do not wait for.
+    Message {
+        /// Whether it goes over the second communicator.
+        second: bool,
+        /// Who sends.
+        from: usize,
+        /// Who receives.
+        to: usize,
+        /// Elements.
+        count: usize,
+        /// Its tag.
+        tag: u32,
+    },
+    /// Every rank sends so many elements to the next one and receives from the one before, at the same time.
+    Around(usize),
+}
+
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -115,6 +139,8 @@ pub struct Scenario {
     pub knobs: Knobs,
     /// What goes wrong.
     pub fault: Fault,
+    /// What the ranks do besides, before each call and after the last; empty in most scenarios with a fault.
+    pub others: Vec<Vec<Other>>,
     /// A rank that stops beside that, at which access, and for how many nanoseconds: never long enough to matter.
     pub pause: Option<(usize, u64, u64)>,
 }
@@ -155,7 +181,8 @@ impl Scenario {
         let knobs = Knobs::random(&mut Rng::new(seed, 2), mode, nranks);
         let pause =
             (rng.below(5) == 0).then(|| (rng.below(nranks as u64) as usize, rng.scale(12), rng.scale(27)));
-        Self { seed, nranks, config, calls, knobs, fault, pause }
+        let others = others(&mut Rng::new(seed, 4), nranks, calls.len(), &fault);
+        Self { seed, nranks, config, calls, knobs, fault, others, pause }
     }
 
     /// What a rank calls. Its values follow from the call's place in this list: two ranks that differ before agree on
@@ -242,6 +269,38 @@ fn fault(rng: &mut Rng, nranks: usize) -> Fault {
         }
         // Which call differs, and how, is decided when there are calls.
         _ => Fault::Mismatch { rank, index: 0, change: Change::Missing },
+    }
+}
+
+/// What is done besides `calls` calls, where nothing goes wrong but the speed.
+fn others(rng: &mut Rng, nranks: usize, calls: usize, fault: &Fault) -> Vec<Vec<Other>> {
+    let is_slow = match *fault {
+        Fault::None | Fault::Late { .. } => true,
+        Fault::Stall { time, .. } => time < STALL_TIMEOUT / 2,
+        Fault::Death { .. } | Fault::Abort { .. } | Fault::Mismatch { .. } => false,
+    };
+    if !is_slow || rng.below(3) == 0 {
+        return Vec::new();
+    }
+    let before = |rng: &mut Rng| (0..rng.below(3)).map(|_| other(rng, nranks)).collect();
+    (0..calls.min(8) + 1).map(|_| before(rng)).collect()
+}
+
+fn other(rng: &mut Rng, nranks: usize) -> Other {
+    let count = match rng.below(4) {
+        0 => rng.below(8),
+        1 | 2 => rng.below(100),
+        _ => rng.below(1500),
+    } as usize;
+    match rng.below(6) {
+        0 => Other::Barrier,
+        1 => Other::Sum(count % 200),
+        2 => Other::Around(count),
+        _ => {
+            let from = rng.below(nranks as u64) as usize;
+            let to = (from + 1 + rng.below(nranks as u64 - 1) as usize) % nranks;
+            Other::Message { second: rng.below(2) == 0, from, to, count, tag: rng.below(2) as u32 }
+        }
     }
 }
 

@@ -123,6 +123,11 @@ impl Descriptor {
         self.what & 0xff
     }
 
+    /// Whether no rank gets through before every rank has called: all give something to all.
+    pub(crate) fn needs_all(self) -> bool {
+        matches!(self.kind(), ALL_REDUCE | BARRIER | FINALIZE | ALL_GATHER | REDUCE_SCATTER | ALL_TO_ALL)
+    }
+
     /// The root, or the hash of the counts.
     fn high(self) -> u64 {
         self.what >> 32

@@ -8,9 +8,9 @@
 //! on whichever thread drives it. Nothing below `begin` knows which.
 
 use super::descriptor::{self, Descriptor};
-use super::health;
 use super::shared::Shared;
-use super::watch::{Duty, Watch};
+use super::watch::{Duty, Look, Watch};
+use super::{health, registry};
 use crate::error::{Error, Stage};
 use crate::executor::{Buffers, Executor, Operation, Progress};
 use crate::fail::{self, FailPoint};
@@ -299,7 +299,8 @@ impl Engine {
         fail::at(fail, fail::OP_BLOCKED);
         let Some(Prepared { descriptor, .. }) = prepared else { return Ok(()) };
         watch.keep_company(company);
-        watch.check_collective(shared, duty, *descriptor, Duration::ZERO, awaits)
+        let look = Look { descriptor: *descriptor, waited: Duration::ZERO, awaits, is_task: true };
+        watch.check_collective(shared, duty, look)
     }
 
     fn duty(&self, shared: &Shared) -> Duty {
@@ -354,7 +355,9 @@ impl Engine {
             },
             |waited| {
                 fail::at(fail, fail::OP_BLOCKED);
-                watch.check_collective(shared, duty, *descriptor, waited, awaited.get())
+                let look = Look { descriptor: *descriptor, waited, awaits: awaited.get(), is_task: false };
+                // Only a blocking call gets here, and it has the handle.
+                registry::holding(|| watch.check_collective(shared, duty, look))
             },
         )?;
         if ended != 0 { Err(shared.explain(ended, seqno)) } else { Ok(()) }

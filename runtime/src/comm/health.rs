@@ -2,11 +2,12 @@
 
 use super::clash::Clash;
 use super::descriptor::Descriptor;
-use super::order::{self, Tangle};
+use super::order;
 use super::peers::Peers;
 use super::registry::Entry;
 use super::roll::Roll;
 use super::standing::standing;
+use super::tangle::Tangle;
 use crate::error::{Error, Stage};
 use coordinator_lite::{Cancel, Member, Notice, Session};
 use shmring::clock;
@@ -33,7 +34,7 @@ pub(crate) enum Verdict {
     Aborted(u32),
     /// Two ranks called different things; this one has found it, and its record says which.
     Mismatch(u32),
-    /// Communicators are used in different orders; this rank has found it, and its record says where.
+    /// Ranks wait for each other in a circle; this one has found it, and its record says where.
     Order(u32),
     /// A rank's program has revoked the communicator.
     Revoked(u32),
@@ -339,7 +340,7 @@ impl Health {
     /// is wrong and end: a launcher takes the first to end for the cause.
     #[cold]
     pub(crate) fn let_cause_go_first(&mut self, error: &Error) {
-        if matches!(error, Error::Order { .. }) {
+        if matches!(error, Error::Order { .. } | Error::Deadlock { .. }) {
             // The other communicators of the tangle end meanwhile, before this rank leaves them.
             clock::sleep(CAUSE_IS_SEEN);
         }
@@ -418,11 +419,20 @@ pub(crate) fn explain(segment: &Segment, word: u64, health: &Health, seqno: u64)
 
 /// The error of a rank for which a stage takes longer than `limit`: who is behind, and where. If the communicator has
 /// ended meanwhile, that is the error: a rank that was stopped would otherwise blame those that waited for it.
-pub(crate) fn timeout(segment: &Segment, health: &Health, stage: Stage, limit: Duration) -> Error {
+///
+/// `told` is what was suspected before.
+pub(crate) fn timeout(
+    segment: &Segment,
+    health: &Health,
+    stage: Stage,
+    limit: Duration,
+    told: Option<&str>,
+) -> Error {
     let standing = standing(segment, &health.peers, health.rank, stage);
     let mut standing = standing.unwrap_or_else(|| "all other ranks have finished it".into());
     // Before the end is told: who wakes up waits no longer.
-    if let Some(suspicion) = order::suspicion(segment) {
+    let suspicion = order::suspicion(segment);
+    if let Some(suspicion) = suspicion.as_deref().or(told) {
         standing = format!("{standing}; {suspicion}");
     }
     let verdict = Verdict::Timeout(health.rank);

@@ -2,7 +2,7 @@
 
 use super::health::{Health, Meeting};
 use super::order;
-use super::registry::Announced;
+use super::registry::{self, Announced};
 use crate::config::Config;
 use crate::error::{Error, Stage};
 use crate::fail::{self, FailPoint};
@@ -259,8 +259,7 @@ pub(super) fn join_in_process(nranks: u32, config: &Config) -> Result<Vec<Joined
     let node = table::NODE.get(&Vars::of_process())?.unwrap_or_else(|| "node0".into());
     let first = Member::current(&node, 0)?;
     let members: Vec<Member> = (0..nranks).map(|local_rank| Member { local_rank, ..first.clone() }).collect();
-    // As random as a job of processes: half of what a secret has.
-    let job = u64::from_str_radix(&Secret::random()?.to_hex()[..16], 16).unwrap_or(0);
+    let job = registry::private_job()?;
     let parts = segments.into_iter().enumerate().map(|(rank, segment)| Joined {
         shm: Shm::new(segment),
         health: Health::new(members.clone(), rank as u32, None),

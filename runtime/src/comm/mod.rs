@@ -22,6 +22,8 @@ mod shared;
 mod shrink;
 mod split;
 mod standing;
+mod stuck;
+mod tangle;
 mod watch;
 
 pub use abort::AbortHandle;
@@ -29,6 +31,7 @@ pub(crate) use calls::Ready;
 pub(crate) use engine::Begun;
 pub use joining::Joining;
 pub use point_to_point::Source;
+pub(crate) use registry::UnderWay;
 pub(crate) use shared::Shared;
 pub use shrink::Shrink;
 pub(crate) use watch::{Duty, Watch};
@@ -266,7 +269,7 @@ impl Communicator {
             }
             refuse_in_callback(shared)?;
             let task = CollectiveTask::new(Arc::clone(shared), calls.issue(), call, buffers);
-            drive(vec![Task::Collective(task)])
+            registry::holding(|| drive(vec![Task::Collective(task)]))
         }
     }
 
@@ -414,7 +417,7 @@ fn wait_for_all(shared: &Shared, waiter: &mut Waiter) -> Result<(), Error> {
         },
         |waited| {
             if waited >= limit {
-                return Err(health::timeout(segment, &shared.health(), Stage::Join, limit));
+                return Err(health::timeout(segment, &shared.health(), Stage::Join, limit, None));
             }
             shared.health().check_attached(segment)
         },

@@ -1,68 +1,72 @@
-//! Communicators that are used in different orders on different ranks, found while everybody waits.
+//! Ranks that wait for each other in a circle, found while everybody waits.
 //!
 //! ```text
 //!  rank 0: a.all_reduce(..)  waits for rank 1, which has not called it
 //!  rank 1: b.all_reduce(..)  waits for rank 0, which has not called it
+//!
+//!  rank 0: send(.., 1)       waits for rank 1, which does not receive
+//!  rank 1: send(.., 0)       waits for rank 0, which does not receive
 //! ```
 //!
 //! From its own wait a rank walks along "waits for" through the records of the communicators that it belongs to.
-//! If the way leads back to itself, and every process on it has no thread but the one that waits, nobody on it can ever
-//! go on. Two walks that find the same waits make that certain. With more threads in a process it is not, since any of
-//! them may come with the missing call; then nothing is said before the time-out, whose text has it as a suspicion. So
-//! it is where the way ends at a rank that is making another communicator, and waits there for the others.
+//! If the way leads back to itself, that is a circle. It is *certain* that nobody on it can go on, if
+//!
+//! 1. each wait keeps its rank from doing what the wait before it is for: both are in one collective; or the call has
+//!    the rank's only handle and nothing else of the rank is under way; or the whole process can do nothing else;
+//! 2. nothing has happened meanwhile: a first walk finds the circle, a second one the same waits, and a later one the
+//!    same waits again, each of which has since looked at least twice. So every rank of the circle has looked
+//!    after the first walk had seen them all waiting, and found nothing, and a rank that waits does nothing.
+//!
+//! Anything less is only *suspected*, and told when a quarter of the time limit has passed, and in the text of the
+//! time-out. So it is where the way ends at a rank that is making another communicator, and waits there for the others.
 
-use super::registry::{self, Stuck};
-use crate::error::Error;
-use shmring::layout::MemberRecord;
+use super::registry;
+use super::stuck::{self, Call, MAKING, Stuck};
+use super::tangle::{Tangle, number_of};
 use shmring::segment::Segment;
 use shmring::sync::Ordering;
 
-/// Where the words lie among those of a member's record: as those of a `Clash`, of which there is none then.
-const FIRST_WORD: usize = 48;
 /// Longest way that is followed.
 const STEPS_MAX: usize = 64;
-
-/// Two waits of a circle, in different communicators.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Tangle {
-    /// Rank, communicator by its number on the rank that found this, and operation.
-    waits: [(u32, u64, u64); 2],
-}
+/// Looks of every wait after the second walk that make it certain that one of them came after the first walk.
+const LOOKS: u64 = 2;
 
 /// Looks from one wait to the next.
 #[derive(Debug, Default)]
 pub(super) struct Walker {
-    /// The epochs on the circle that the last walk found.
-    last: Vec<u64>,
-}
-
-/// One wait on the way: who waits, in its own communicator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Hop {
-    rank: u32,
-    stuck: Stuck,
+    /// The circle that the last walk found.
+    last: Vec<Stuck>,
+    /// Whether it is certain if nothing changes.
+    is_certain: bool,
+    /// The looks of its waits when it was found for the second time in a row.
+    looks: Option<Vec<u64>>,
 }
 
 impl Walker {
-    /// Walks from `stuck`, this thread's own wait as `rank`. The second walk in a row that finds the same circle
-    /// through at least two communicators says so and ends them all, each with its ranks.
-    pub(super) fn walk(
-        &mut self,
-        rank: u32,
-        stuck: Stuck,
-        end: impl Fn(&registry::Entry, &Tangle),
-    ) -> Option<Tangle> {
-        let circle = match follow(rank, stuck) {
-            (way, End::Circle(0)) if is_certain(&way) => way,
+    /// Walks from `own`, this thread's wait. When a circle has become certain it says so and ends all communicators on
+    /// it by `end`.
+    pub(super) fn walk(&mut self, own: Stuck, end: impl Fn(&registry::Entry, &Tangle)) -> Option<Tangle> {
+        let circle = match follow(own) {
+            (way, End::Circle(0)) => way,
             _ => Vec::new(),
         };
-        let other = circle.iter().find(|hop| hop.stuck.job != stuck.job);
-        let epochs: Vec<u64> = circle.iter().map(|hop| hop.stuck.epoch).collect();
-        let again = !epochs.is_empty() && epochs == self.last;
-        self.last = epochs;
-        let other = other.filter(|_| again)?;
-        let tangle = Tangle::new(&Hop { rank, stuck }, other);
-        let mut jobs: Vec<u64> = circle.iter().map(|hop| hop.stuck.job).collect();
+        let is_certain = !circle.is_empty() && is_certain(&circle);
+        let looks: Vec<u64> = circle.iter().map(|stuck| stuck.looks).collect();
+        let is_same = self.is_certain == is_certain && are_same(&circle, &self.last);
+        if !is_same {
+            *self = Self { last: circle, is_certain, looks: None };
+            return None;
+        }
+        let Some(before) = &self.looks else {
+            self.looks = Some(looks);
+            return None;
+        };
+        let have_looked = looks.iter().zip(before).all(|(now, before)| now.saturating_sub(*before) >= LOOKS);
+        if !is_certain || !have_looked {
+            return None;
+        }
+        let tangle = Tangle::new(&circle);
+        let mut jobs: Vec<u64> = circle.iter().map(|stuck| stuck.job).collect();
         jobs.sort_unstable();
         jobs.dedup();
         let entries: Vec<_> = jobs.into_iter().flat_map(registry::of_job).collect();
@@ -71,6 +75,15 @@ impl Walker {
         entries.iter().for_each(|entry| entry.view.ring_all());
         Some(tangle)
     }
+
+    /// The circle that the last two walks have found, in words.
+    pub(super) fn suspicion(&self) -> Option<String> {
+        (self.looks.is_some() && !self.last.is_empty()).then(|| Tangle::new(&self.last).suspicion())
+    }
+}
+
+fn are_same(one: &[Stuck], other: &[Stuck]) -> bool {
+    one.len() == other.len() && one.iter().zip(other).all(|(one, other)| one.is_same_wait(other))
 }
 
 /// Where a way of waits ends.
@@ -85,18 +98,18 @@ enum End {
 }
 
 /// The waits from this one on, this one first, and where they end.
-fn follow(rank: u32, own: Stuck) -> (Vec<Hop>, End) {
-    let mut way = vec![Hop { rank, stuck: own }];
+fn follow(own: Stuck) -> (Vec<Stuck>, End) {
+    let mut way = vec![own];
     let mut at = own;
     while way.len() <= STEPS_MAX {
         match next(own, at) {
-            Ok(hop) => {
+            Ok(stuck) => {
                 // A circle that this wait is not on, but behind.
-                if let Some(known) = way.iter().position(|known| *known == hop) {
+                if let Some(known) = way.iter().position(|known| known.is_same_wait(&stuck)) {
                     return (way, End::Circle(known));
                 }
-                way.push(hop);
-                at = hop.stuck;
+                way.push(stuck);
+                at = stuck;
             }
             Err(end) => return (way, end),
         }
@@ -105,7 +118,7 @@ fn follow(rank: u32, own: Stuck) -> (Vec<Hop>, End) {
 }
 
 /// Where the process of the rank that is awaited in `at` waits itself, or how the way ends there.
-fn next(own: Stuck, at: Stuck) -> Result<Hop, End> {
+fn next(own: Stuck, at: Stuck) -> Result<Stuck, End> {
     // Only communicators that this process belongs to can be looked into.
     let entries = registry::of_job(at.job);
     let view = &entries.first().ok_or(End::Open)?.view;
@@ -113,48 +126,52 @@ fn next(own: Stuck, at: Stuck) -> Result<Hop, End> {
         return Err(End::Open);
     }
     let record = view.member_record(at.awaits);
-    // ORDERING: Relaxed; what counts is that two walks see the same.
+    // ORDERING: Relaxed; what counts is that several walks see the same.
     let started = record.identity.started.load(Ordering::Relaxed);
-    let next = registry::read(record).ok_or(End::Open)?;
-    let is_in_it = next.job == at.job && next.seqno == at.seqno;
-    if started >= at.seqno && !is_in_it {
+    let next = stuck::read(record).ok_or(End::Open)?;
+    if at.is_collective() && started >= at.seqno && !next.is_in(&at, at.awaits) {
         return Err(End::Open);
     }
-    if next.job == registry::MAKING {
+    if next.job == MAKING {
         return Err(End::Making(at.awaits, next.seqno));
     }
-    if next.epoch == own.epoch && next.job == own.job && entries.iter().any(|e| e.view.member() == at.awaits)
-    {
+    let is_here = entries.iter().any(|entry| entry.view.member() == at.awaits);
+    if is_here && next.epoch == own.epoch && next.job == own.job {
         return Err(End::Circle(0));
     }
-    Ok(Hop { rank: at.awaits, stuck: next })
+    Ok(next)
 }
 
-/// Whether nobody on a circle could be helped by another thread of a process.
-fn is_certain(circle: &[Hop]) -> bool {
-    // Who waits in the very operation in which it is awaited is there, whatever its other threads do; and the last wait
-    // is for the process of the first.
+/// Whether no rank on a circle can do what the one before it waits for, as long as it waits itself.
+fn is_certain(circle: &[Stuck]) -> bool {
+    // The last wait is for the process of the first.
     let next = circle.iter().skip(1).chain(circle.first());
-    circle.iter().zip(next).all(|(hop, next)| hop.stuck.job == next.stuck.job || next.stuck.is_alone)
+    circle.iter().zip(next).all(|(wait, next)| keeps(wait, next))
+}
+
+/// Whether the process that waits in `next` cannot do what `wait` is for.
+fn keeps(wait: &Stuck, next: &Stuck) -> bool {
+    if next.is_in(wait, wait.awaits) {
+        return true;
+    }
+    let is_same_rank = (next.job, next.rank) == (wait.job, wait.awaits);
+    // A receive takes messages off its source's ring, also those that it is not for.
+    let takes =
+        is_same_rank && wait.call == Call::Send && next.call == Call::Recv && next.awaits == wait.rank;
+    let has_other = if wait.is_collective() { next.marks.has_collective } else { next.marks.has_mail };
+    !takes && (next.marks.is_alone || (is_same_rank && next.marks.is_held && !has_other))
 }
 
 /// What a rank whose wait has reached its time limit may have got into, in words, if anything can be seen.
 #[cold]
 pub(super) fn suspicion(view: &Segment) -> Option<String> {
     let rank = view.member();
-    let own = registry::read(view.member_record(rank)).filter(|own| own.job != registry::MAKING)?;
-    let (way, end) = follow(rank, own);
+    let own = stuck::read(view.member_record(rank)).filter(|own| own.job != MAKING)?;
+    let (way, end) = follow(own);
     match end {
-        End::Circle(from) => {
-            let (one, rest) = way.get(from..)?.split_first()?;
-            let other = rest.iter().find(|hop| hop.stuck.job != one.stuck.job)?;
-            let [first, second] = Tangle::new(one, other).texts();
-            Some(format!(
-                "suspected: communicators used in different orders: {first}, {second}, and each waits for the other"
-            ))
-        }
+        End::Circle(from) => Some(Tangle::new(way.get(from..)?).suspicion()),
         End::Making(maker, number) => {
-            let (_, used, _) = name(way.last()?);
+            let used = number_of(way.last()?.job);
             Some(format!(
                 "suspected: communicators made and used in different orders: rank {maker} is making its communicator \
                  {number} and waits for the other ranks to make it, while this one is used: communicator {used}"
@@ -167,52 +184,60 @@ pub(super) fn suspicion(view: &Segment) -> Option<String> {
 /// The same for a rank that waits in vain for others to make its communicator `number`.
 #[cold]
 pub(super) fn suspicion_in_making(number: u64) -> Option<String> {
-    let (rank, seqno, used) = registry::awaited_by()?;
+    let (stuck, used) = registry::awaited_by()?;
+    let rank = stuck.rank;
     Some(format!(
         "suspected: communicators made and used in different orders: this rank is making its communicator {number}, and \
-         rank {rank} waits for it in operation {seqno} of communicator {used}"
+         rank {rank} waits for it in {stuck} of communicator {used}"
     ))
 }
 
-/// Rank, communicator by its number here, and operation of a wait.
-fn name(hop: &Hop) -> (u32, u64, u64) {
-    let number = registry::of_job(hop.stuck.job).first().map_or(0, |entry| entry.number);
-    (hop.rank, number, hop.stuck.seqno)
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::comm::stuck::Marks;
 
-impl Tangle {
-    fn new(one: &Hop, other: &Hop) -> Self {
-        let mut waits = [name(one), name(other)];
-        waits.sort_by_key(|(_, number, _)| *number);
-        Self { waits }
+    fn stuck(rank: u32, call: Call, awaits: u32, marks: Marks) -> Stuck {
+        Stuck { epoch: 1, job: 7, rank, call, seqno: 3, awaits, marks, looks: 1 }
     }
 
-    /// Writes this to a record of the rank that found it, before that rank ends the communicator.
-    pub(super) fn publish(&self, record: &MemberRecord) {
-        let words = self.waits.iter().flat_map(|(rank, number, seqno)| [u64::from(*rank), *number, *seqno]);
-        for (word, value) in record.words[FIRST_WORD..].iter().zip(words) {
-            // ORDERING: Relaxed; the abort word's Release publishes them.
-            word.store(value, Ordering::Relaxed);
-        }
+    const HELD: Marks = Marks { is_alone: false, is_held: true, has_mail: false, has_collective: false };
+
+    /// A wait keeps its rank from serving another one only if the rank can do nothing else meanwhile.
+    #[test]
+    fn who_can_serve_is_not_kept() {
+        let recv = stuck(0, Call::Recv, 1, HELD);
+        let send = |marks| stuck(1, Call::Send, 2, marks);
+        assert!(keeps(&recv, &send(HELD)));
+        assert!(keeps(&recv, &send(Marks { has_collective: true, ..HELD })), "a collective sends no message");
+        assert!(!keeps(&recv, &send(Marks { has_mail: true, ..HELD })), "another send may be the one");
+        assert!(!keeps(&recv, &send(Marks { is_held: false, ..HELD })), "another thread may send");
+        assert!(keeps(&recv, &send(Marks { is_alone: true, is_held: false, ..HELD })));
+        let collective = stuck(0, Call::Collective, 1, HELD);
+        assert!(keeps(&collective, &send(Marks { has_mail: true, ..HELD })), "a message is no collective");
+        assert!(!keeps(&collective, &send(Marks { has_collective: true, ..HELD })), "it may be queued");
     }
 
-    /// Reads what the rank that found it has written, whatever that is.
-    pub(super) fn read(record: &MemberRecord) -> Self {
-        // ORDERING: Relaxed; the caller has acquired the abort word.
-        let word = |i: usize| record.words[FIRST_WORD + i].load(Ordering::Relaxed);
-        let wait = |i| (word(i) as u32, word(i + 1), word(i + 2));
-        Self { waits: [wait(0), wait(3)] }
+    /// Who receives from a rank takes its messages off the ring, whichever it waits for.
+    #[test]
+    fn a_receiver_takes_what_its_source_sends() {
+        let send = stuck(0, Call::Send, 1, HELD);
+        let alone = Marks { is_alone: true, ..HELD };
+        assert!(!keeps(&send, &stuck(1, Call::Recv, 0, alone)));
+        assert!(keeps(&send, &stuck(1, Call::Recv, 2, alone)));
     }
 
-    /// Both waits in words.
-    fn texts(self) -> [String; 2] {
-        self.waits.map(|(rank, communicator, seqno)| {
-            format!("rank {rank} is in operation {seqno} of communicator {communicator}")
-        })
-    }
-
-    pub(super) fn into_error(self, rank: u32) -> Error {
-        let [first, second] = self.texts();
-        Error::Order { rank, first, second }
+    /// Ranks in one collective wait there whatever else they may do; those of another rank of the process do not.
+    #[test]
+    fn a_collective_is_one_of_its_rank() {
+        let free = Marks { is_held: false, ..HELD };
+        let wait = stuck(0, Call::Collective, 1, HELD);
+        assert!(keeps(&wait, &stuck(1, Call::Collective, 2, free)));
+        assert!(
+            !keeps(&wait, &stuck(2, Call::Collective, 0, HELD)),
+            "rank 1 is another one, of the same process"
+        );
+        let earlier = Stuck { seqno: 2, ..stuck(1, Call::Collective, 2, free) };
+        assert!(!keeps(&wait, &earlier));
     }
 }

@@ -1,6 +1,6 @@
 //! Messages from one rank to another, as their callers see them.
 
-use super::Communicator;
+use super::{Communicator, registry};
 use crate::error::Error;
 use crate::mail::{Letter, RecvTask, SendTask};
 use crate::reduce::{DType, Element};
@@ -16,6 +16,11 @@ impl Source {
     pub fn rank(&self) -> Option<usize> {
         self.0.get().map(|rank| *rank as usize)
     }
+}
+
+/// Drives the tasks of a blocking call, which has the handle until it returns.
+fn drive_held(tasks: Vec<Task>) -> Result<(), Error> {
+    registry::holding(|| drive(tasks))
 }
 
 impl Communicator {
@@ -48,7 +53,7 @@ impl Communicator {
         let letter = Letter { count: buffer.len(), dtype: T::DTYPE, tag };
         // SAFETY: the slice is borrowed until the task is over.
         let task = unsafe { self.send_task(buffer.as_ptr().cast(), letter, to)? };
-        drive(vec![task])
+        drive_held(vec![task])
     }
 
     /// As [`Communicator::recv`], of the next message with this `tag` from rank `from`, or from any rank. Returns the
@@ -85,7 +90,7 @@ impl Communicator {
             let sent = self.send_task(send.as_ptr().cast(), letter(send.len()), to)?;
             vec![sent, self.recv_task(recv.as_mut_ptr().cast(), letter(recv.len()), Some(from))?]
         };
-        drive(tasks)
+        drive_held(tasks)
     }
 
     /// Sends part i of `send` to rank i and receives part i of `recv` from rank i; parts follow each other without
@@ -144,7 +149,7 @@ impl Communicator {
     ) -> Result<(), Error> {
         // SAFETY: the caller's contract.
         let task = unsafe { self.send_task(buffer, Letter { count, dtype, tag }, to)? };
-        drive(vec![task])
+        drive_held(vec![task])
     }
 
     /// Receives `count` elements of `dtype` into `buffer` from rank `from`, sent with this `tag`.
@@ -164,7 +169,7 @@ impl Communicator {
     ) -> Result<(), Error> {
         // SAFETY: the caller's contract.
         let task = unsafe { self.recv_task(buffer, Letter { count, dtype, tag }, Some(from))? };
-        drive(vec![task])
+        drive_held(vec![task])
     }
 
     /// Receives `count` elements of `dtype` into `buffer`, sent with this `tag` by rank `from`, or by any. Returns the
@@ -185,7 +190,7 @@ impl Communicator {
     ) -> Result<usize, Error> {
         // SAFETY: the caller's contract.
         let (task, source) = unsafe { self.recv_told(buffer, Letter { count, dtype, tag }, from)? };
-        drive(vec![Task::Recv(task)])?;
+        drive_held(vec![Task::Recv(task)])?;
         Ok(source.rank().unwrap_or_else(|| unreachable!("who has received knows from whom")))
     }
 

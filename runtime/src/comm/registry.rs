@@ -1,44 +1,43 @@
 //! The communicators of this process, and what the others may know of its threads: where one of them is stuck.
 //!
-//! A thread whose wait gets long says so in its records of all communicators that it was the last to use, and whether
-//! the process has another thread, which could use them meanwhile. A rank that waits for this one elsewhere can then
+//! A thread whose wait gets long says so in its records of all communicators that it was the last to use, and what
+//! else the process might do meanwhile ([`Stuck`]). A rank that waits for this one, there or elsewhere, can then
 //! tell "has not come yet" from "cannot come", or at least suspect it: see `order.rs`.
+//!
+//! In a simulation the ranks share a process; there each fiber counts as one.
 
+use super::stuck::{self, Call, MAKING, Marks, SEVERAL, Stuck};
+use crate::stream;
 use shmring::layout::MemberRecord;
 use shmring::segment::Segment;
-use shmring::sync::{Ordering, fence};
+use std::cell::Cell;
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// Where the words lie among those of a member's record.
-const FIRST_WORD: usize = 58;
-
-/// A thread that waits: in which operation of which communicator, and for whom.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stuck {
-    /// Tells this wait from every other one of the process.
-    pub(super) epoch: u64,
-    pub(super) job: u64,
-    pub(super) seqno: u64,
-    /// The member of that communicator whose doing would end the wait.
-    pub(super) awaits: u32,
-    /// Whether the process has no other thread, so that nobody could use another of its communicators meanwhile.
-    pub(super) is_alone: bool,
-}
-
-/// The job of a communicator that is being made: it has none yet, and `seqno` is its number among those of the process.
-pub(super) const MAKING: u64 = 0;
-/// Stands beside the awaited member in a record where another thread could come.
-const NOT_ALONE: u64 = 1 << 32;
 
 /// One communicator of this process.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     pub(super) job: u64,
     /// How many communicators this process had made when it made this one: its name in messages.
     pub(super) number: u64,
     pub(super) view: Segment,
     /// The thread that used it last.
     home: Mutex<u64>,
+    /// The thread that made it.
+    #[cfg(ringccl_sim)]
+    maker: u64,
+    /// How many waits there were.
+    #[cfg(ringccl_sim)]
+    waits: Mutex<u64>,
+    /// Sends and receives that are under way, or will be: each has a clone.
+    mail: Arc<()>,
+    /// The same for collectives that are tasks.
+    collectives: Arc<()>,
+}
+
+/// Counts an operation of a communicator while it is under way.
+#[derive(Debug)]
+pub(crate) struct UnderWay {
+    _counted: Arc<()>,
 }
 
 static ENTRIES: Mutex<Vec<Arc<Entry>>> = Mutex::new(Vec::new());
@@ -47,6 +46,8 @@ static LAST: Mutex<u64> = Mutex::new(0);
 thread_local! {
     /// This thread's number, from 1.
     static THREAD: u64 = next();
+    /// Whether this thread is in a blocking call that has the handle of the communicator.
+    static IS_HOLDING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// A number that this process has not used for a thread or a wait before.
@@ -56,19 +57,96 @@ fn next() -> u64 {
     *last
 }
 
-/// The calling thread's number.
-#[inline]
-pub(super) fn thread() -> u64 {
+/// The number of the thread itself, whatever it simulates.
+fn own_thread() -> u64 {
     THREAD.with(|number| *number)
 }
 
+/// The calling thread's number.
+#[inline]
+pub(super) fn thread() -> u64 {
+    #[cfg(ringccl_sim)]
+    if let Some(member) = shmring::sim::with(|world| world.running()) {
+        return 1 << 63 | own_thread() << 32 | u64::from(member);
+    }
+    own_thread()
+}
+
+/// A number that this process has not used for a wait before.
+fn next_epoch() -> u64 {
+    // The numbers of a simulation repeat with its seed.
+    #[cfg(ringccl_sim)]
+    if shmring::sim::with(|_| ()).is_some() {
+        let all = entries();
+        let Some(first) = all.first() else { return 1 };
+        let mut waits = first.waits.lock().unwrap_or_else(PoisonError::into_inner);
+        *waits += 1;
+        return *waits;
+    }
+    next()
+}
+
+/// A number for a communicator that lives in this process alone: random, but in a simulation.
+pub(super) fn private_job() -> Result<u64, crate::Error> {
+    #[cfg(ringccl_sim)]
+    {
+        let all = ENTRIES.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = all.iter().filter(|entry| entry.maker == own_thread()).map(|entry| entry.job);
+        Ok(own.max().unwrap_or(0) + 1)
+    }
+    // As random as a job of processes: half of what a secret has.
+    #[cfg(not(ringccl_sim))]
+    Ok(u64::from_str_radix(&coordinator_lite::Secret::random()?.to_hex()[..16], 16).unwrap_or(0))
+}
+
+/// Runs a blocking call that has the only handle of a rank, so that nobody else can call anything as that rank.
+pub(super) fn holding<R>(call: impl FnOnce() -> R) -> R {
+    /// Restores the mark also after a panic.
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            IS_HOLDING.set(self.0);
+        }
+    }
+    let _restore = Restore(IS_HOLDING.replace(true));
+    call()
+}
+
+/// Whether the calling thread is in such a call.
+fn is_holding() -> bool {
+    // A simulated rank has one thread, which is in the call.
+    #[cfg(ringccl_sim)]
+    if shmring::sim::with(|_| ()).is_some() {
+        return true;
+    }
+    IS_HOLDING.get()
+}
+
+/// The communicators of the process.
 fn entries() -> Vec<Arc<Entry>> {
-    ENTRIES.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    let all = ENTRIES.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    #[cfg(ringccl_sim)]
+    if let Some(member) = shmring::sim::with(|world| world.running()) {
+        let is_own = |entry: &Arc<Entry>| entry.maker == own_thread() && entry.view.member() == member;
+        return all.into_iter().filter(is_own).collect();
+    }
+    all
 }
 
 /// Enters a communicator, in the hands of the calling thread.
 pub(super) fn enter(job: u64, number: u64, view: Segment) -> Arc<Entry> {
-    let entry = Arc::new(Entry { job, number, view, home: Mutex::new(thread()) });
+    let entry = Arc::new(Entry {
+        job,
+        number,
+        view,
+        home: Mutex::new(thread()),
+        #[cfg(ringccl_sim)]
+        maker: own_thread(),
+        #[cfg(ringccl_sim)]
+        waits: Mutex::default(),
+        mail: Arc::default(),
+        collectives: Arc::default(),
+    });
     ENTRIES.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&entry));
     entry
 }
@@ -87,7 +165,22 @@ impl Entry {
     /// Takes the communicator into the calling thread's hands. What the last one said of itself no longer counts.
     pub(super) fn take(&self) {
         *self.home.lock().unwrap_or_else(PoisonError::into_inner) = thread();
-        write(self.record(), None);
+        stuck::write(self.record(), None);
+    }
+
+    /// A send or receive of this communicator begins.
+    pub(crate) fn mail(&self) -> UnderWay {
+        UnderWay { _counted: Arc::clone(&self.mail) }
+    }
+
+    /// A collective of this communicator begins, or is queued.
+    pub(crate) fn collective(&self) -> UnderWay {
+        UnderWay { _counted: Arc::clone(&self.collectives) }
+    }
+
+    /// Sends and receives, and collectives, that are under way.
+    fn under_way(&self) -> (usize, usize) {
+        (Arc::strong_count(&self.mail) - 1, Arc::strong_count(&self.collectives) - 1)
     }
 
     /// The thread that has the communicator in its hands.
@@ -101,7 +194,7 @@ impl Entry {
         // marked as not alone by both, and counts for a suspicion at most. A thread that is alone has no such rival.
         let is_ours = self.home() == thread();
         if is_ours {
-            write(self.record(), stuck);
+            stuck::write(self.record(), stuck);
         }
         is_ours
     }
@@ -111,31 +204,72 @@ impl Entry {
     }
 }
 
-/// Whether no other thread of this process could call anything. The coordinator's threads do not.
+/// Whether no other thread of this process could call anything: those of this library do not, as long as streams have
+/// nothing to do.
 fn is_only_thread() -> bool {
+    #[cfg(ringccl_sim)]
+    if shmring::sim::with(|_| ()).is_some() {
+        return true;
+    }
+    let main = std::process::id().to_string();
     let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return false };
-    let names =
-        tasks.flatten().map(|task| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default());
-    names.filter(|name| name.trim_end() != "coordinator").count() == 1
+    let drivers = stream::threads();
+    let could_call = |task: &std::fs::DirEntry| {
+        let name = task.file_name();
+        let number = name.to_str().and_then(|name| name.parse::<i32>().ok());
+        if number.is_some_and(|number| drivers.contains(&number)) {
+            return false;
+        }
+        // A program may have any name, and its first thread has that.
+        name.to_str() == Some(&main)
+            || std::fs::read_to_string(task.path().join("comm")).unwrap_or_default().trim_end()
+                != "coordinator"
+    };
+    tasks.flatten().filter(could_call).count() == 1 && !stream::any_work()
+}
+
+/// A wait, as whoever waits knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Wait {
+    pub(super) job: u64,
+    pub(super) rank: u32,
+    pub(super) call: Call,
+    pub(super) seqno: u64,
+    /// The awaited rank, or [`SEVERAL`].
+    pub(super) awaits: u32,
+    /// Whether the operation is counted as under way: it is a task.
+    pub(super) is_task: bool,
+    /// Whether the thread may go on elsewhere meanwhile.
+    pub(super) in_company: bool,
 }
 
 /// A wait that others know of, or one that nobody knows of yet; they are told that it is over when this is dropped.
 #[derive(Debug, Default)]
 pub(super) struct Announced {
     told: Vec<Arc<Entry>>,
-    epoch: u64,
+    wait: Option<(Wait, u64)>,
+    looks: u64,
+    is_alone: bool,
 }
 
 impl Announced {
-    /// Says in the records of all communicators of this thread where it waits; again when that has changed.
-    pub(super) fn tell(&mut self, job: u64, seqno: u64, awaits: u32) -> Stuck {
-        if self.epoch == 0 {
-            self.epoch = next();
-        }
+    /// Says in the records of all communicators of this thread where it waits; with each look, and as a new wait when
+    /// that has changed.
+    pub(super) fn tell(&mut self, wait: Wait) -> Stuck {
+        let epoch = match self.wait {
+            Some((same, epoch)) if same == wait => epoch,
+            _ => {
+                let epoch = next_epoch();
+                self.wait = Some((wait, epoch));
+                (self.looks, self.is_alone) = (0, false);
+                epoch
+            }
+        };
+        self.looks += 1;
         let all = entries();
-        // Another thread of this process might still use the other communicators, whoever used them last.
-        let is_alone = all.len() > 1 && is_only_thread();
-        let stuck = Stuck { epoch: self.epoch, job, seqno, awaits, is_alone };
+        let marks = self.marks(wait, &all);
+        let Wait { job, rank, call, seqno, awaits, .. } = wait;
+        let stuck = Stuck { epoch, job, rank, call, seqno, awaits, marks, looks: self.looks };
         for entry in all.into_iter().filter(|entry| entry.say(Some(stuck))) {
             if !self.told.iter().any(|told| Arc::ptr_eq(told, &entry)) {
                 self.told.push(entry);
@@ -144,17 +278,48 @@ impl Announced {
         stuck
     }
 
+    fn marks(&mut self, wait: Wait, all: &[Arc<Entry>]) -> Marks {
+        let own = |is_own: bool| usize::from(wait.is_task && is_own);
+        let is_mail = matches!(wait.call, Call::Send | Call::Recv);
+        let (mut has_mail, mut has_collective, mut others) = (false, false, false);
+        for entry in all {
+            let (mail, collectives) = entry.under_way();
+            let is_this = entry.job == wait.job && entry.view.member() == wait.rank;
+            let mail = mail > own(is_this && is_mail);
+            let collectives = collectives > own(is_this && !is_mail);
+            (has_mail, has_collective) =
+                (has_mail | (is_this && mail), has_collective | (is_this && collectives));
+            others |= mail | collectives;
+        }
+        let is_held = wait.job != MAKING && !wait.in_company && is_holding();
+        // Looking costs some system calls. Who is alone stays so until it goes on; who is not asks ever less often.
+        let matters = !wait.in_company && (all.len() > 1 || !is_held);
+        if matters && !self.is_alone && self.looks.is_power_of_two() {
+            self.is_alone = is_only_thread();
+        }
+        Marks { is_alone: self.is_alone && !others, is_held, has_mail, has_collective }
+    }
+
     /// Says in the records of all communicators of this thread that it makes another one, the process's `number`th.
     pub(super) fn making(number: u64) -> Self {
-        let mut announced = Self { told: Vec::new(), epoch: 0 };
-        announced.tell(MAKING, number, 0);
+        let mut announced = Self::default();
+        let call = Call::Collective;
+        announced.tell(Wait {
+            job: MAKING,
+            rank: 0,
+            call,
+            seqno: number,
+            awaits: SEVERAL,
+            is_task: false,
+            in_company: false,
+        });
         announced
     }
 
     /// Says that the wait is over.
     #[inline]
     pub(super) fn end(&mut self) {
-        if self.epoch != 0 {
+        if self.wait.is_some() {
             self.withdraw();
         }
     }
@@ -164,7 +329,7 @@ impl Announced {
         for entry in self.told.drain(..) {
             entry.say(None);
         }
-        self.epoch = 0;
+        self.wait = None;
     }
 }
 
@@ -174,46 +339,16 @@ impl Drop for Announced {
     }
 }
 
-fn write(record: &MemberRecord, stuck: Option<Stuck>) {
-    let words = &record.words[FIRST_WORD..];
-    // ORDERING: Relaxed for all; a torn reading has an epoch that is 0 or seen once only, and counts for nothing.
-    words[0].store(0, Ordering::Relaxed);
-    fence(Ordering::SeqCst);
-    if let Some(stuck) = stuck {
-        let others = if stuck.is_alone { 0 } else { NOT_ALONE };
-        let values = [stuck.job, stuck.seqno, u64::from(stuck.awaits) | others];
-        // ORDERING: Relaxed, as above.
-        for (word, value) in words[1..].iter().zip(values) {
-            word.store(value, Ordering::Relaxed);
-        }
-        fence(Ordering::SeqCst);
-        words[0].store(stuck.epoch, Ordering::Relaxed);
-    }
-}
-
-/// Where the process of this record is stuck, as it says itself.
-pub(super) fn read(record: &MemberRecord) -> Option<Stuck> {
-    let words = &record.words[FIRST_WORD..];
-    // ORDERING: Relaxed with fences, as in `write`: epochs that are equal before and after enclose whole words.
-    let epoch = words[0].load(Ordering::Relaxed);
-    fence(Ordering::SeqCst);
-    let [job, seqno, awaits] = [1, 2, 3].map(|i: usize| words[i].load(Ordering::Relaxed));
-    fence(Ordering::SeqCst);
-    let again = words[0].load(Ordering::Relaxed);
-    let is_alone = awaits & NOT_ALONE == 0;
-    let awaits = u32::try_from(awaits & !NOT_ALONE).ok()?;
-    (epoch != 0 && epoch == again).then_some(Stuck { epoch, job, seqno, awaits, is_alone })
-}
-
-/// A member of one of this process's communicators that waits there for this process: its rank, the operation, and the
-/// communicator's number.
-pub(super) fn awaited_by() -> Option<(u32, u64, u64)> {
+/// A member of one of this process's communicators that waits there for this process: where, and the communicator's
+/// number.
+pub(super) fn awaited_by() -> Option<(Stuck, u64)> {
     entries().iter().find_map(|entry| {
         let own = entry.view.member();
         let others = (0..entry.view.geometry().members).filter(|rank| *rank != own);
         let waits = |rank: u32| {
-            let stuck = read(entry.view.member_record(rank))?;
-            (stuck.job == entry.job && stuck.awaits == own).then_some((rank, stuck.seqno, entry.number))
+            let stuck = stuck::read(entry.view.member_record(rank))?;
+            (stuck.job == entry.job && stuck.rank == rank && stuck.awaits == own)
+                .then_some((stuck, entry.number))
         };
         others.filter_map(waits).next()
     })

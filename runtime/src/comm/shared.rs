@@ -27,7 +27,7 @@ pub(crate) struct Shared {
     /// Looked at only while something waits long.
     pub(super) health: Mutex<Health>,
     /// Among the communicators of this process.
-    pub(super) entry: Arc<Entry>,
+    pub(crate) entry: Arc<Entry>,
 }
 
 impl Shared {

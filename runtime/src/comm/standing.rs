@@ -2,10 +2,13 @@
 
 use super::descriptor::Descriptor;
 use super::peers::Peers;
+use super::stuck;
+use super::tangle::number_of;
 use crate::error::Stage;
-use shmring::layout::{MemberState, Record};
+use shmring::layout::{MemberRecord, MemberState, Record};
 use shmring::segment::Segment;
 use shmring::sync::Ordering;
+use std::time::Duration;
 
 /// Ranks that one message names; the rest is counted.
 const NAMED: usize = 8;
@@ -53,19 +56,56 @@ fn place(segment: &Segment, rank: u32, stage: Stage) -> Option<String> {
     // ORDERING: Relaxed; the numbers are only printed.
     let started = record.identity.started.load(Ordering::Relaxed);
     let finished = record.identity.finished.load(Ordering::Relaxed);
-    let call = match record.journal.read(started) {
-        Record::Here(words) => format!(" ({})", Descriptor::from_words(words)),
-        Record::NotYet | Record::Overwritten => String::new(),
-    };
     let (Stage::Operation(seqno) | Stage::Finalize(seqno)) = stage else {
-        return Some(match started {
-            s if s > finished => format!("is in operation {s}{call}"),
-            _ => format!("is in no collective (it has finished {finished})"),
+        return Some(match wait(record) {
+            Some(wait) => format!("{wait} ({})", last(record, finished)),
+            None if started > finished => format!("is in operation {started}{}", call(record, started)),
+            None => format!("is in no collective (it has finished {finished})"),
         });
     };
     (finished < seqno).then(|| match started {
         s if s >= seqno => format!("is in operation {seqno} too"),
-        s if s > finished => format!("is in operation {s}{call}"),
-        _ => format!("has not called operation {}", finished.saturating_add(1)),
+        s if s > finished => format!("is in operation {s}{}", call(record, s)),
+        _ => {
+            let missing = finished.saturating_add(1);
+            let elsewhere = wait(record).map(|wait| format!("; it {wait}")).unwrap_or_default();
+            format!("has not called operation {missing} ({}{elsewhere})", last(record, finished))
+        }
     })
+}
+
+/// What a rank called as operation `seqno`, if that is on record.
+fn call(record: &MemberRecord, seqno: u64) -> String {
+    match record.journal.read(seqno) {
+        Record::Here(words) => format!(" ({})", Descriptor::from_words(words)),
+        Record::NotYet | Record::Overwritten => String::new(),
+    }
+}
+
+/// The last operation that a rank has finished.
+fn last(record: &MemberRecord, finished: u64) -> String {
+    match finished {
+        0 => "it has finished none".into(),
+        _ => format!("its last was operation {finished}{}", call(record, finished)),
+    }
+}
+
+/// Where a rank waits, as it says itself, in a communicator that this process knows.
+fn wait(record: &MemberRecord) -> Option<String> {
+    let stuck = stuck::read(record).filter(|stuck| stuck.job != stuck::MAKING)?;
+    Some(match number_of(stuck.job) {
+        0 => format!("is in {stuck} of another communicator"),
+        number => format!("is in {stuck} of communicator {number}"),
+    })
+}
+
+/// A rank that has called nothing for so long although it is waited for, in words.
+pub(super) fn quiet(segment: &Segment, rank: u32, stage: Stage, time: Duration) -> Option<String> {
+    let place = place(segment, rank, stage)?;
+    let missing = match stage {
+        Stage::Send { .. } => "has not received",
+        Stage::Recv { .. } => "has not sent",
+        Stage::Operation(_) | Stage::Finalize(_) | Stage::Join | Stage::Turn => "has not gone on",
+    };
+    Some(format!("suspected: rank {rank} {missing} for {time:.1?}: it {place}"))
 }

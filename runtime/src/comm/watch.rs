@@ -3,13 +3,20 @@
 use super::descriptor::Descriptor;
 use super::health::{self, Waiting};
 use super::order::Walker;
-use super::registry::Announced;
+use super::registry::{Announced, Wait};
 use super::shared::Shared;
+use super::standing;
+use super::stuck::{Call, SEVERAL};
 use crate::error::{Error, Stage};
+use crate::settings;
 use crate::task::Company;
 use shmring::clock::now;
 use shmring::doorbell::Awaits;
+use shmring::sync::Ordering;
 use std::time::{Duration, Instant};
+
+/// The part of the time limit after which is told what is suspected.
+const SUSPECTED_AFTER: u32 = 4;
 
 /// The watch over one operation that may have begun to wait.
 #[derive(Debug, Default)]
@@ -22,6 +29,19 @@ pub(crate) struct Watch {
     in_company: bool,
     /// A peer that is gone, although this operation waits for it: to be looked at once more.
     suspect: Option<u32>,
+    quiet: Option<Quiet>,
+    /// The circle that was suspected and told when a quarter of the time limit had passed.
+    suspicion: Option<String>,
+    /// Whether it was told that the awaited rank calls nothing.
+    told_quiet: bool,
+}
+
+/// A rank that is waited for, and since when it has begun no collective.
+#[derive(Clone, Copy, Debug)]
+struct Quiet {
+    rank: u32,
+    started: u64,
+    since: Instant,
 }
 
 /// What is being waited in.
@@ -29,6 +49,18 @@ pub(crate) struct Watch {
 pub(crate) struct Duty {
     pub(crate) stage: Stage,
     pub(crate) limit: Duration,
+}
+
+/// A look at a collective before a sleep.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Look {
+    pub(crate) descriptor: Descriptor,
+    /// How long this wait has taken.
+    pub(crate) waited: Duration,
+    /// By the last look; `None` before the first.
+    pub(crate) awaits: Option<Awaits>,
+    /// Whether the operation is a task, and not run in its call.
+    pub(crate) is_task: bool,
 }
 
 impl Watch {
@@ -43,9 +75,6 @@ impl Watch {
     /// Says whether the thread waits for other tasks too.
     pub(crate) fn keep_company(&mut self, company: Company) {
         self.in_company = company == Company::Others;
-        if self.in_company {
-            self.announced.end();
-        }
     }
 
     /// This wait is over, and the next one will be another.
@@ -54,20 +83,20 @@ impl Watch {
         self.announced.end();
     }
 
-    /// Called before each sleep of a collective, after `waited` in this wait: an error if it cannot succeed.
+    /// Called before each sleep of a collective: an error if it cannot succeed.
     #[cold]
-    pub(crate) fn check_collective(
-        &mut self,
-        shared: &Shared,
-        duty: Duty,
-        descriptor: Descriptor,
-        waited: Duration,
-        awaits: Option<Awaits>,
-    ) -> Result<(), Error> {
+    pub(crate) fn check_collective(&mut self, shared: &Shared, duty: Duty, look: Look) -> Result<(), Error> {
+        let Look { descriptor, waited, awaits, is_task } = look;
         self.check_time(shared, duty, waited)?;
         let seqno = duty.stage.seqno();
         shared.health().check(&shared.segment, &Waiting { seqno, descriptor, awaits })?;
-        self.check_order(shared, seqno, awaits)
+        let awaits = match awaits {
+            Some(Awaits::Member(member)) => member,
+            // Any of several that have not come is waited for, where everybody needs everybody.
+            _ if descriptor.needs_all() => absent(shared, seqno).unwrap_or(SEVERAL),
+            _ => SEVERAL,
+        };
+        self.check_order(shared, duty, awaits, is_task)
     }
 
     /// Called before each sleep of a send or receive, which needs only `peers`.
@@ -86,24 +115,97 @@ impl Watch {
             return Err(shared.health().tell_gone(&shared.segment, gone.unwrap_or(peers.start), 0));
         }
         self.suspect = gone;
-        let awaits = if peers.len() == 1 { Awaits::Member(peers.start) } else { Awaits::Anyone };
-        self.check_order(shared, 0, Some(awaits))
+        let awaits = if peers.len() == 1 { peers.start } else { SEVERAL };
+        self.check_order(shared, duty, awaits, true)
     }
 
     fn check_time(&mut self, shared: &Shared, duty: Duty, waited: Duration) -> Result<(), Error> {
         let begun = *self.begun.get_or_insert_with(|| now() - waited);
         if now() - begun >= duty.limit {
-            return Err(health::timeout(&shared.segment, &shared.health(), duty.stage, duty.limit));
+            let suspicion = self.suspicion.take();
+            return Err(health::timeout(
+                &shared.segment,
+                &shared.health(),
+                duty.stage,
+                duty.limit,
+                suspicion.as_deref(),
+            ));
         }
         Ok(())
     }
 
-    fn check_order(&mut self, shared: &Shared, seqno: u64, awaits: Option<Awaits>) -> Result<(), Error> {
-        let Some(Awaits::Member(member)) = awaits.filter(|_| !self.in_company) else { return Ok(()) };
-        let stuck = self.announced.tell(shared.job, seqno, member);
-        match self.walker.walk(shared.rank, stuck, health::end_tangled) {
-            Some(tangle) => Err(tangle.into_error(shared.rank)),
-            None => Ok(()),
+    fn check_order(&mut self, shared: &Shared, duty: Duty, awaits: u32, is_task: bool) -> Result<(), Error> {
+        let (call, seqno) = match duty.stage {
+            Stage::Send { .. } => (Call::Send, 0),
+            Stage::Recv { .. } => (Call::Recv, 0),
+            Stage::Finalize(seqno) => (Call::Finalize, seqno),
+            Stage::Operation(_) | Stage::Join | Stage::Turn => (Call::Collective, duty.stage.seqno()),
+        };
+        let wait = Wait {
+            job: shared.job,
+            rank: shared.rank,
+            call,
+            seqno,
+            awaits,
+            is_task,
+            in_company: self.in_company,
+        };
+        let stuck = self.announced.tell(wait);
+        if awaits != SEVERAL
+            && let Some(tangle) = self.walker.walk(stuck, health::end_tangled)
+        {
+            return Err(tangle.into_error(shared.rank));
+        }
+        self.suspect_something(shared, duty, awaits);
+        Ok(())
+    }
+
+    /// Tells once what may keep this operation from ending, when a quarter of its time has passed.
+    fn suspect_something(&mut self, shared: &Shared, duty: Duty, awaits: u32) {
+        let now = now();
+        let quarter = duty.limit / SUSPECTED_AFTER;
+        let since = self.listen_to(shared, awaits, now);
+        let waited = self.begun.map_or(Duration::ZERO, |begun| now - begun);
+        if self.suspicion.is_some() || waited < quarter {
+            return;
+        }
+        let Duty { stage, limit } = duty;
+        let tell = |found: &str| {
+            let rank = shared.rank;
+            let so_far = format!("has not finished within {waited:.1?} (limit {limit:?})");
+            settings::warn(&format!("{stage} on rank {rank} {so_far}; {found}"));
+        };
+        self.suspicion = self.walker.suspicion();
+        if let Some(found) = &self.suspicion {
+            tell(found);
+        } else if !self.told_quiet
+            && let Some(quiet) = since.filter(|quiet| now - quiet.since >= quarter)
+            && let Some(found) = standing::quiet(&shared.segment, quiet.rank, stage, now - quiet.since)
+        {
+            self.told_quiet = true;
+            tell(&found);
         }
     }
+
+    /// Follows what the awaited rank calls; since when it has called nothing.
+    fn listen_to(&mut self, shared: &Shared, awaits: u32, now: Instant) -> Option<Quiet> {
+        if awaits >= shared.nranks {
+            self.quiet = None;
+            return None;
+        }
+        // ORDERING: Relaxed; the number is only compared and told.
+        let started = shared.segment.member_record(awaits).identity.started.load(Ordering::Relaxed);
+        let is_same = |quiet: &Quiet| (quiet.rank, quiet.started) == (awaits, started);
+        if !self.quiet.as_ref().is_some_and(is_same) {
+            self.quiet = Some(Quiet { rank: awaits, started, since: now });
+        }
+        self.quiet
+    }
+}
+
+/// A rank that has not begun operation `seqno`.
+fn absent(shared: &Shared, seqno: u64) -> Option<u32> {
+    // ORDERING: Relaxed; whether it counts is found out by walking on from it.
+    let started = |rank: u32| shared.segment.member_record(rank).identity.started.load(Ordering::Relaxed);
+    (0..shared.nranks).find(|rank| *rank != shared.rank && started(*rank) < seqno)
 }

@@ -1,7 +1,7 @@
 //! Receiving: a receive is posted, gets a message of its source and tag, and reads it as it arrives.
 
 use super::Letter;
-use crate::comm::{Duty, Shared, Watch};
+use crate::comm::{Duty, Shared, UnderWay, Watch};
 use crate::error::{Error, Stage};
 use crate::executor::Progress;
 use crate::task::Company;
@@ -23,6 +23,7 @@ pub(crate) struct RecvTask {
     from: Option<Arc<std::sync::OnceLock<u32>>>,
     is_over: bool,
     watch: Watch,
+    _under_way: UnderWay,
 }
 
 // SAFETY: the buffer may be used by whichever thread drives the task (contract of `new`).
@@ -35,7 +36,8 @@ impl RecvTask {
     /// - `to` is writable for the letter's bytes, from any thread, until the task is over or dropped.
     pub(crate) unsafe fn new(shared: Arc<Shared>, source: Option<u32>, letter: Letter, to: *mut u8) -> Self {
         let id = shared.mail.inbox().post(source, letter.tag);
-        Self { shared, id, source, letter, to, from: None, is_over: false, watch: Watch::default() }
+        let (watch, _under_way) = (Watch::default(), shared.entry.mail());
+        Self { shared, id, source, letter, to, from: None, is_over: false, watch, _under_way }
     }
 
     /// Where the rank is told that the message came from.

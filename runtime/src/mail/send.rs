@@ -2,7 +2,7 @@
 
 use super::header::Header;
 use super::{LINES_BYTES, Letter, Rest, STAMP};
-use crate::comm::{Duty, Shared, Watch};
+use crate::comm::{Duty, Shared, UnderWay, Watch};
 use crate::error::{Error, Stage};
 use crate::executor::Progress;
 use crate::reduce::{self, Dst, Store};
@@ -34,6 +34,7 @@ pub(crate) struct SendTask {
     sent: Option<usize>,
     watch: Watch,
     turn: TurnWatch,
+    _under_way: UnderWay,
 }
 
 // SAFETY: the buffer may be used by whichever thread drives the task (contract of `new`).
@@ -51,7 +52,8 @@ impl SendTask {
         from: *const u8,
     ) -> Self {
         let (ticket, watch, turn) = (Some(ticket), Watch::default(), TurnWatch::default());
-        Self { shared, destination, ticket, letter, from, sent: None, watch, turn }
+        let _under_way = shared.entry.mail();
+        Self { shared, destination, ticket, letter, from, sent: None, watch, turn, _under_way }
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {

@@ -38,7 +38,7 @@ pub use form::{Form, Reading, shown};
 pub use job::job_name;
 pub use page::page;
 pub use setting::{About, Describe, Found, Group, Level, Ranks, Setting, Unset, level};
-pub(crate) use unknown::announce;
+pub(crate) use unknown::{announce, warn};
 pub use unknown::{beaten, unknown};
 
 #[cfg(test)]

@@ -74,12 +74,12 @@ const INVALID: &[Row] = &[
     (&[("RINGCCL_BUFFER_BYTES", "1000")], "RINGCCL_BUFFER_BYTES=1000: not a multiple of 512"),
     (&[("NCCL_BUFFSIZE", "4MiB")], "NCCL_BUFFSIZE=4MiB: not a whole number from 1"),
     (
-        &[("RINGCCL_STAGING_MAX_BYTES", "16383")],
-        "RINGCCL_STAGING_MAX_BYTES=16383: not at least 16384, what 8 ranks need on 1 channel(s)",
+        &[("RINGCCL_STAGING_MAX_BYTES", "122879")],
+        "RINGCCL_STAGING_MAX_BYTES=122879: not at least 122880, what 8 ranks need on 1 channel(s)",
     ),
     (
-        &[("FAKEGPU_STAGING_MAX_BYTES", "65535"), ("RINGCCL_CHANNELS", "4")],
-        "FAKEGPU_STAGING_MAX_BYTES=65535: not at least 65536, what 8 ranks need on 4 channel(s)",
+        &[("FAKEGPU_STAGING_MAX_BYTES", "319487"), ("RINGCCL_CHANNELS", "4")],
+        "FAKEGPU_STAGING_MAX_BYTES=319487: not at least 319488, what 8 ranks need on 4 channel(s)",
     ),
     (
         &[("RINGCCL_STAGING_MAX_BYTES", "all")],
@@ -177,12 +177,12 @@ const INVALID: &[Row] = &[
         "RINGCCL_CONNECT_TIMEOUT_MS=60001: not at most the join time-out, 60000: raise RINGCCL_JOIN_TIMEOUT_MS or lower this",
     ),
     (
-        &[("RINGCCL_CHUNK_BYTES", "65536"), ("RINGCCL_STAGING_MAX_BYTES", "40960")],
-        "RINGCCL_CHUNK_BYTES=65536: not within RINGCCL_STAGING_MAX_BYTES=40960; lower it or raise that",
+        &[("RINGCCL_CHUNK_BYTES", "262144"), ("RINGCCL_STAGING_MAX_BYTES", "131072")],
+        "RINGCCL_CHUNK_BYTES=262144: not within RINGCCL_STAGING_MAX_BYTES=131072; lower it or raise that",
     ),
     (
-        &[("FAKEGPU_STAGING_CHUNK_BYTES", "65536"), ("FAKEGPU_STAGING_MAX_BYTES", "40960")],
-        "FAKEGPU_STAGING_CHUNK_BYTES=65536: not within FAKEGPU_STAGING_MAX_BYTES=40960; lower it or raise that",
+        &[("FAKEGPU_STAGING_CHUNK_BYTES", "262144"), ("FAKEGPU_STAGING_MAX_BYTES", "131072")],
+        "FAKEGPU_STAGING_CHUNK_BYTES=262144: not within FAKEGPU_STAGING_MAX_BYTES=131072; lower it or raise that",
     ),
     (
         &[("RINGCCL_CHUNK_BYTES", "65536"), ("RINGCCL_BUFFER_BYTES", "131072")],

@@ -37,13 +37,32 @@ pub fn beaten(vars: &Vars) -> Vec<String> {
     lines
 }
 
+/// Tells the log of something that a program may have got into.
+#[cold]
+pub(crate) fn warn(line: &str) {
+    // Simulated ranks wait for simulated time; nobody reads what they say of it.
+    #[cfg(ringccl_sim)]
+    if shmring::sim::with(|_| ()).is_some() {
+        return;
+    }
+    let level = || LOG.get(&Vars::of_process()).ok().flatten().unwrap_or(LogLevel::Warn);
+    if !nobody_listens() {
+        tracing::warn!("{line}");
+    } else if level() >= LogLevel::Warn {
+        eprintln!("ringccl: warning: {line}");
+    }
+}
+
+/// Whether the program has no log of its own, so that what is written there would be seen by nobody.
+fn nobody_listens() -> bool {
+    tracing::dispatcher::get_default(|log| log.is::<tracing::subscriber::NoSubscriber>())
+}
+
 /// Tells the log, once per process, of unknown names and of `notes`.
 pub(crate) fn announce(vars: &Vars, notes: &[String]) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // A program without a log of its own would show nothing.
-        let nobody_listens =
-            tracing::dispatcher::get_default(|log| log.is::<tracing::subscriber::NoSubscriber>());
+        let nobody_listens = nobody_listens();
         let level = LOG.get(vars).ok().flatten().unwrap_or(LogLevel::Warn);
         for line in unknown(vars) {
             if !nobody_listens {

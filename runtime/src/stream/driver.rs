@@ -19,6 +19,7 @@ use super::event::Mark;
 use super::outcome::{Outcome, Payload};
 use crate::error::Error;
 use crate::task::{Batch, Company, Naps};
+use nix::unistd::gettid;
 use shmring::doorbell::{Bell, Sleepers};
 use shmring::wait::{Wait, WaitPolicy, Waiter, usable_cores};
 use std::collections::VecDeque;
@@ -101,6 +102,22 @@ pub(super) fn assign() -> (u64, Arc<Driver>) {
     (*streams as u64, Arc::clone(&all[at]))
 }
 
+/// The threads of all drivers, by their numbers in the system. They never end.
+static THREADS: Mutex<Vec<i32>> = Mutex::new(Vec::new());
+
+/// The threads that do nothing but what is queued on streams, as the system numbers them.
+pub(crate) fn threads() -> Vec<i32> {
+    THREADS.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// Whether a stream has something to do, or somebody looks whether it has.
+pub(crate) fn any_work() -> bool {
+    let drivers = DRIVERS.lock().unwrap_or_else(PoisonError::into_inner).0.clone();
+    drivers.iter().any(|driver| {
+        !driver.arrivals().is_empty() || driver.set.try_lock().map_or(true, |set| !set.is_idle())
+    })
+}
+
 impl Driver {
     fn set(&self) -> MutexGuard<'_, Set> {
         // Items are taken out before anything of theirs runs that could panic.
@@ -172,6 +189,7 @@ impl Driver {
 
     /// The thread's work: never ends.
     fn work(self: Arc<Self>) {
+        THREADS.lock().unwrap_or_else(PoisonError::into_inner).push(gettid().as_raw());
         loop {
             let mut shift = Shift::new(&self, self.set(), None);
             let policy = shift.policy();

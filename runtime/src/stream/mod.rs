@@ -10,6 +10,7 @@ mod event;
 mod outcome;
 mod owned;
 
+pub(crate) use driver::{any_work, threads};
 pub use event::Event;
 
 use crate::error::Error;

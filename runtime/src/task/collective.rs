@@ -1,7 +1,7 @@
 //! A collective that waits for its turn on the engine and then runs on it.
 
 use super::{Company, TurnWatch};
-use crate::comm::{Begun, Shared};
+use crate::comm::{Begun, Shared, UnderWay};
 use crate::error::Error;
 use crate::executor::{Buffers, Progress};
 use crate::plan::Call;
@@ -29,6 +29,7 @@ pub(crate) struct CollectiveTask {
     buffers: Buffers,
     state: State,
     turn: TurnWatch,
+    _under_way: UnderWay,
 }
 
 // SAFETY: the buffers may be used by whichever thread drives the task (contract of `new`).
@@ -39,7 +40,8 @@ impl CollectiveTask {
     /// - `ticket` is a turn on the engine of `shared`.
     /// - `buffers` are as [`Buffers`] says, for the call's bytes and from any thread, until the task is over or dropped.
     pub(crate) unsafe fn new(shared: Arc<Shared>, ticket: Ticket, call: Call, buffers: Buffers) -> Self {
-        Self { shared, ticket: Some(ticket), call, buffers, state: State::Queued, turn: TurnWatch::default() }
+        let (turn, _under_way) = (TurnWatch::default(), shared.entry.collective());
+        Self { shared, ticket: Some(ticket), call, buffers, state: State::Queued, turn, _under_way }
     }
 
     pub(super) fn shared(&self) -> &Arc<Shared> {

@@ -140,7 +140,16 @@ fn name(offset: u64, geometry: &Geometry) -> String {
             }
         }
     }
-    format!("segment+{offset}")
+    for source in 0..geometry.members {
+        for to in 0..geometry.members {
+            let at = geometry.mail_offset(source, to);
+            if source != to && (at..at + geometry.mail().total_bytes()).contains(&offset) {
+                return format!("mail[{source} to {to}].{}", in_ring(offset - at, &geometry.mail()));
+            }
+        }
+    }
+    // Addresses in another segment, or in the memory of the process, are not the same when a seed is run again.
+    if offset < geometry.total_bytes() { format!("segment+{offset}") } else { "elsewhere".into() }
 }
 
 fn in_header(offset: usize) -> String {

@@ -149,7 +149,7 @@ fn another_call_is_found() {
         Err(Error::Mismatch { seqno: 8, first: 0, second: 1, first_call, second_call, .. }) => {
             assert_eq!(
                 (first_call.as_str(), second_call.as_str()),
-                ("barrier", "all_reduce of 5 x float, sum")
+                ("barrier", "all_reduce of 5 x int8, sum")
             );
         }
         other => panic!("{other:?}"),

@@ -8,6 +8,7 @@
 //! | broadcast, gather, scatter | the root |
 //! | reduce | both: `sum:0` |
 //! | all_gather, all_to_all | nothing: `-` |
+//! | send, recv | the other rank, and a tag if there is one: `1:5` |
 //! | all_gather_v | the rank whose block is one element longer than the count |
 //! | reduce_scatter_v | reduction and that rank: `sum:0` |
 
@@ -85,7 +86,16 @@ fn typed<T: ringccl::Element + Default + Clone>(
                 comm.reduce_scatter_v(&all, &mut one, &counts, op()?)?;
             }
         }
-        _ => bail!("{kind}: not a collective"),
+        "send" | "recv" => {
+            let (peer, tag) = by.split_once(':').unwrap_or((by, "0"));
+            let (peer, tag) = (peer.parse().context("no rank")?, tag.parse().context("no tag")?);
+            if kind == "send" {
+                comm.send_tagged(&buffer, peer, tag)?;
+            } else {
+                comm.recv_tagged(&mut buffer, Some(peer), tag)?;
+            }
+        }
+        _ => bail!("{kind}: not a call"),
     }
     Ok(())
 }

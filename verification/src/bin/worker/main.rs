@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod calls;
+mod deadlock;
 mod family;
 mod held;
 mod soak;
@@ -58,6 +59,14 @@ enum Act {
     Calls,
     /// The same with another thread in each process that does nothing, but might.
     ThreadedCalls,
+    /// Each rank makes its part of `--calls`; parts are separated by `|`, the last is for all ranks above, too.
+    Script,
+    /// The same with another thread in each process that does nothing, but might.
+    ThreadedScript,
+    /// Rank 0 of a job makes communicators for two ranks in its own process, and calls for one of them alone.
+    OneThread,
+    /// The same with another thread that might call for the other.
+    OneThreadOfTwo,
     /// Rank 1 makes a second communicator while the others go on in the first.
     Remake,
 }

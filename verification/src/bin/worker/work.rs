@@ -1,6 +1,6 @@
 //! What a worker does with its communicator.
 
-use super::{Act, Args, calls, family, say, soak};
+use super::{Act, Args, calls, deadlock, family, say, soak};
 use anyhow::{Context, bail, ensure};
 use coordinator_lite::Secret;
 use nix::sys::resource::{UsageWho, getrusage};
@@ -38,13 +38,18 @@ pub(super) fn run(args: &Args, rank: u32, mut comm: Communicator) -> anyhow::Res
         Act::Memory => memory(rank, comm),
         Act::Calls => listed(args, rank, comm),
         Act::ThreadedCalls => {
-            // It ends with the process.
-            std::thread::spawn(|| {
-                loop {
-                    std::thread::park();
-                }
-            });
+            deadlock::idle_thread();
             listed(args, rank, comm)
+        }
+        Act::Script => deadlock::script(args, rank, comm),
+        Act::ThreadedScript => {
+            deadlock::idle_thread();
+            deadlock::script(args, rank, comm)
+        }
+        Act::OneThread => deadlock::one_thread(rank, comm),
+        Act::OneThreadOfTwo => {
+            deadlock::idle_thread();
+            deadlock::one_thread(rank, comm)
         }
         Act::Remake => remake(rank, comm),
         Act::Regroup => regroup(args, rank, comm),

@@ -1,0 +1,68 @@
+//! Programs that get stuck, or could.
+
+use super::work::done;
+use super::{Args, calls, say};
+use anyhow::{Context, bail};
+use ringccl::{Communicator, Config, Group, ReduceOp, Stream};
+use std::time::Duration;
+use verification::report::Event;
+
+/// Starts a thread that does nothing, but might; it ends with the process.
+pub(super) fn idle_thread() {
+    std::thread::spawn(|| {
+        loop {
+            std::thread::park();
+        }
+    });
+}
+
+/// Makes this rank's calls, on as many communicators as any rank's name.
+///
+/// Besides those of `calls.rs` there are `exit`, `drop`, `finalize` (the first communicator), `sleep/MS`, and with
+/// `group:` or `stream:` before it an all-reduce of eight floats that runs in a group or on a stream.
+pub(super) fn script(args: &Args, rank: u32, first: Communicator) -> anyhow::Result<()> {
+    let mut comms = vec![first];
+    if args.calls.contains("2:") {
+        comms.push(Communicator::from_env()?);
+    }
+    for comm in &mut comms {
+        comm.barrier()?;
+    }
+    say(rank, Event::Running)?;
+    let lists: Vec<&str> = args.calls.split('|').collect();
+    let own = lists.get(rank as usize).or(lists.last()).context("no calls")?;
+    for call in own.split_whitespace() {
+        match call.split_once('/').unwrap_or((call, "")) {
+            // No destructor runs.
+            ("exit", _) => std::process::exit(0),
+            ("drop", _) => drop(comms.remove(0)),
+            ("finalize", _) => comms.remove(0).finalize()?,
+            ("sleep", time) => std::thread::sleep(Duration::from_millis(time.parse()?)),
+            ("group:all_reduce", _) => {
+                let mut buffer = [1f32; 8];
+                let mut group = Group::new();
+                group.all_reduce_in_place(&mut comms[0], &mut buffer, ReduceOp::Sum)?;
+                group.run()?;
+            }
+            ("stream:all_reduce", _) => {
+                drop(Stream::new().all_reduce(&mut comms[0], vec![1f32; 8], ReduceOp::Sum)?.wait()?);
+            }
+            _ => calls::make(call, &mut comms)?,
+        }
+    }
+    let Some(last) = comms.last_mut() else { return say(rank, Event::Running) };
+    let done = done(last, 0.0, (0, 0));
+    for comm in comms {
+        comm.finalize()?;
+    }
+    say(rank, done)
+}
+
+/// Two ranks in this process, both in the hands of this thread, which calls for rank 0 alone.
+pub(super) fn one_thread(rank: u32, world: Communicator) -> anyhow::Result<()> {
+    drop(world);
+    let mut comms = Communicator::init_all(2, &Config::from_env(2)?)?;
+    say(rank, Event::Running)?;
+    comms[0].all_reduce_in_place(&mut [1f32; 8], ReduceOp::Sum)?;
+    bail!("an all-reduce without rank 1")
+}

@@ -1,0 +1,248 @@
+//! Deadlocks told at once, and what is told of waits that only may be some: the texts of `docs/diagnosis.md`.
+
+mod common;
+
+use common::worker;
+use std::time::Duration;
+use verification::report::Event;
+use verification::testkit::{Ended, Job, Meet, ShmDir};
+
+/// Longest time from the last rank's first call to any rank's error.
+const WITHIN: Duration = Duration::from_secs(1);
+/// More than a mail ring holds.
+const LARGE: &str = "64000000";
+
+/// All ranks of a job that runs a script.
+fn ends(nranks: u32, act: &str, calls: &str) -> Vec<Ended> {
+    let shm = ShmDir::new();
+    let args = [act, "--calls", &calls.replace("LARGE", LARGE)];
+    let ended = Job::new(worker(), Meet::launcher(), nranks, &args, &shm).start_all().finish_all();
+    shm.assert_empty();
+    ended
+}
+
+/// The time from the last rank's start to a rank's error.
+fn took(all: &[Ended], of: &Ended) -> Duration {
+    let running = |ended: &Ended| {
+        ended.reports.iter().find(|report| report.event == Event::Running).expect("it ran").at_ns
+    };
+    let last = all.iter().map(running).max().unwrap_or(0);
+    Duration::from_nanos(of.failure().2.saturating_sub(last))
+}
+
+/// A text with `#` for every number, so that it can be compared with the page.
+fn without_numbers(text: &str) -> String {
+    let digits = |c: char| c.is_ascii_digit();
+    let mut plain = String::new();
+    for c in text.chars() {
+        match digits(c) {
+            true if plain.ends_with('#') => {}
+            true => plain.push('#'),
+            false => plain.push(c),
+        }
+    }
+    plain
+}
+
+/// Panics unless the page quotes a text, but for its numbers.
+fn assert_on_page(text: &str) {
+    let page = include_str!("../../docs/diagnosis.md");
+    // A quote goes over several lines; a line without the mark ends it.
+    let joined: String =
+        page.lines().map(|line| line.strip_prefix("> ").map_or("\n".into(), |q| format!("{q} "))).collect();
+    let mut quotes = joined.lines().map(str::trim).filter(|quote| !quote.is_empty());
+    let plain = without_numbers(text);
+    assert!(quotes.any(|quote| plain.contains(&without_numbers(quote))), "not in docs/diagnosis.md: {text}");
+}
+
+/// Runs a script in which every rank fails in time, by a text with all of `parts`.
+fn told(nranks: u32, calls: &str, parts: &[&str]) {
+    let ended = ends(nranks, "script", calls);
+    for rank in &ended {
+        let (class, text, _) = rank.failure();
+        let took = took(&ended, rank);
+        assert!(took < WITHIN, "`{calls}`: {took:?}: {text}");
+        assert_eq!(class, "InvalidUsage", "`{calls}`: {text}");
+        if nranks == 2 && !calls.contains("2:") && !calls.contains("finalize") {
+            assert_on_page(text);
+        }
+        for part in parts {
+            assert!(text.contains(part), "`{calls}`: `{part}` is not in: {text}");
+        }
+    }
+}
+
+/// Ranks that send more than fits to each other before they receive, two of them and three in a circle.
+#[test]
+fn sends_in_a_circle() {
+    told(
+        2,
+        "send/float/1/LARGE recv/float/1/LARGE|send/float/0/LARGE recv/float/0/LARGE",
+        &[
+            "deadlock: rank 0 is in send to rank 1 of communicator 1, rank 1 is in send to rank 0 of communicator 1, \
+             and each waits for the other; send and receive together",
+        ],
+    );
+    told(
+        3,
+        "send/float/1/LARGE|send/float/2/LARGE|send/float/0/LARGE",
+        &[
+            "deadlock: rank 0 is in send to rank 1 of communicator 1, rank 1 is in send to rank 2 of communicator 1, \
+             rank 2 is in send to rank 0 of communicator 1, and each waits for the next, the last for the first",
+        ],
+    );
+}
+
+/// Ranks that all receive first, and a rank that receives from itself.
+#[test]
+fn receives_in_a_circle() {
+    told(
+        2,
+        "recv/float/1/8|recv/float/0/8",
+        &[
+            "rank 0 is in recv from rank 1 of",
+            "rank 1 is in recv from rank 0 of",
+            "one of them must send first",
+        ],
+    );
+    told(
+        2,
+        "recv/float/0/8|barrier",
+        &["deadlock: rank 0 is in recv from rank 0 of communicator 1, and waits for itself; send before"],
+    );
+}
+
+/// A rank in a collective or in finalize, and one that waits for a message of it, in one communicator.
+#[test]
+fn a_collective_and_a_message() {
+    told(
+        2,
+        "barrier|recv/float/0/8",
+        &[
+            "deadlock: rank 0 is in operation 2 of communicator 1 and waits for rank 1, rank 1 is in recv from rank 0 \
+             of communicator 1, and each waits for the other; make the calls that belong together in the same order",
+        ],
+    );
+    told(
+        3,
+        "barrier|send/float/0/LARGE|barrier",
+        &["rank 1 is in send to rank 0 of communicator 1", "each waits"],
+    );
+    told(2, "recv/float/1/8|finalize", &["finalize (operation 2)", "rank 0 is in recv from rank 1"]);
+    told(
+        2,
+        "2:barrier|recv/float/0/8",
+        &["operation 2 of communicator 2", "recv from rank 0 of communicator 1"],
+    );
+}
+
+/// One thread that calls for one of two ranks of its process, with nobody who could call for the other.
+#[test]
+fn a_thread_for_two_ranks() {
+    let ended = ends(1, "one-thread", "");
+    let (class, text, _) = ended[0].failure();
+    assert!(took(&ended, &ended[0]) < WITHIN, "{text}");
+    assert_eq!(class, "InvalidUsage", "{text}");
+    assert_on_page(text);
+    for part in [
+        "deadlock: rank 0 is in operation 1 of communicator 2 and waits for rank 1, whose calls are made by the thread \
+         that waits (rank 1 is in the same process)",
+        "give each rank of a process a thread of its own, or put the calls of all of them into one Group, or on Streams",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+}
+
+/// A rank that is gone without the operation that others wait in: in a call, in a group, on a stream, in a message.
+#[test]
+fn a_rank_that_does_not_come() {
+    let waits =
+        ["barrier", "all_reduce/float/sum/8", "group:all_reduce", "stream:all_reduce", "recv/float/1/8"];
+    for wait in waits {
+        for (left, how) in [("exit", "it died"), ("drop sleep/1000", "it left the communicator")] {
+            let ended = ends(2, "script", &format!("{wait}|{left}"));
+            let (class, text, _) = ended[0].failure();
+            let took = took(&ended[..1], &ended[0]);
+            assert!(took < WITHIN, "{wait}, {left}: {took:?}");
+            assert_eq!(class, "Remote", "{text}");
+            assert!(text.starts_with("rank 1 (process ") && text.contains(how), "{wait}, {left}: {text}");
+            if left == "exit" {
+                assert_on_page(text);
+            }
+        }
+    }
+}
+
+/// Another thread in the process cannot use a handle that a blocking call has: certain all the same.
+#[test]
+fn other_threads_cannot_help_a_call() {
+    let ended = ends(2, "threaded-script", "send/float/1/LARGE|send/float/0/LARGE");
+    for rank in &ended {
+        assert!(rank.failure().1.starts_with("deadlock: rank 0 is in send to rank 1 of"), "{rank:?}");
+        assert!(took(&ended, rank) < WITHIN, "{rank:?}");
+    }
+}
+
+/// What one rank wrote to standard error, and its error's text, in a job whose operations may take two seconds.
+fn suspected(nranks: u32, act: &str, calls: &str) -> (String, String) {
+    let shm = ShmDir::new();
+    let args = [act, "--calls", &calls.replace("LARGE", LARGE)];
+    let job = Job::new(worker(), Meet::launcher(), nranks, &args, &shm)
+        .with("RINGCCL_TIMEOUT_MS", 60_000)
+        .with_rank(0, "RINGCCL_TIMEOUT_MS", 2000);
+    let ended = job.start_all().finish(0);
+    let text = ended.failure().1.to_string();
+    (ended.stderr, text)
+}
+
+/// What may be a deadlock, since another thread could help, is told once after a quarter of the time, and again at
+/// the time-out.
+#[test]
+fn what_is_not_certain_is_suspected() {
+    let cases = [
+        ("threaded-script", "barrier|2:barrier", "suspected: communicators used in different orders: "),
+        (
+            "threaded-script",
+            "group:all_reduce|recv/float/0/8",
+            "suspected: deadlock: rank 0 is in operation 2 of",
+        ),
+        (
+            "one-thread-of-two",
+            "",
+            "suspected: deadlock: rank 0 is in operation 1 of communicator 2 and waits for rank 1",
+        ),
+    ];
+    for (act, calls, told) in cases {
+        let (stderr, text) = suspected(if calls.is_empty() { 1 } else { 2 }, act, calls);
+        assert_eq!(stderr.matches("ringccl: warning: ").count(), 1, "{act} {calls}: {stderr}");
+        assert!(
+            stderr.contains("on rank 0 has not finished within ") && stderr.contains(told),
+            "{act} {calls}: {stderr}"
+        );
+        assert!(text.contains(" did not finish within 2s; ") && text.contains(told), "{act} {calls}: {text}");
+    }
+}
+
+/// A rank that calls nothing for a quarter of the time is told of, with its last operation and where it is.
+#[test]
+fn a_quiet_rank_is_told_of() {
+    let quiet = "suspected: rank 1 has not gone on for ";
+    let (stderr, text) = suspected(2, "script", "barrier|sleep/5000");
+    assert!(stderr.contains(quiet), "{stderr}");
+    let last = "has not called operation 2 (its last was operation 1 (barrier))";
+    assert!(stderr.contains(last) && text.contains(&format!("rank 1 {last}; raise")), "{stderr}: {text}");
+    let (stderr, _) = suspected(2, "script", "recv/float/1/8|sleep/5000");
+    assert!(stderr.contains("suspected: rank 1 has not sent for "), "{stderr}");
+}
+
+/// A time-out says where a rank is that has not come: in another call, and what it finished last.
+#[test]
+fn a_time_out_tells_where_the_others_are() {
+    let (_, text) = suspected(3, "script", "barrier|recv/float/2/8|sleep/6000");
+    for part in [
+        "rank 1 has not called operation 2 (its last was operation 1 (barrier); it is in recv from rank 2 of communicator 1)",
+        "rank 2 has not called operation 2 (its last was operation 1 (barrier))",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+}
