@@ -17,7 +17,7 @@ mod queued;
 use super::held::held;
 use super::work::done;
 use super::{Args, say};
-use anyhow::{Context, ensure};
+use anyhow::{Context, anyhow, ensure};
 use collective::{KINDS, Spec};
 use draw::Draw;
 use half::{bf16, f16};
@@ -82,7 +82,8 @@ pub(super) fn run(args: &Args, rank: u32, world: Communicator) -> anyhow::Result
         step += 1;
         let about = |soak: &Soak| format!("seed {}, step {step}, operation {}", args.seed, soak.operations);
         let at = about(&soak);
-        soak.step().with_context(|| at)?;
+        // With all causes: what a rank reports is the outermost text alone.
+        soak.step().map_err(|error| anyhow!("{at}: {error:#}"))?;
         if soak.operations / every > sample {
             soak.sample(soak.operations / every).with_context(|| about(&soak))?;
         }
