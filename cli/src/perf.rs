@@ -20,8 +20,8 @@ const RANKS_MAX: u32 = shmring::layout::MAX_MEMBERS;
 /// Options of `ringccl perf`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Args {
-    /// Collective: all_reduce, broadcast, reduce, all_gather, reduce_scatter, all_to_all, gather, scatter, all_gather_v,
-    /// reduce_scatter_v, barrier
+    /// Collective: all_reduce, broadcast, reduce, all_gather, reduce_scatter, all_to_all, gather, scatter,
+    /// all_gather_v, reduce_scatter_v, barrier
     kind: String,
     /// Number of ranks, 1 to 1024
     #[arg(short = 'n', long = "ranks", default_value = "2", allow_hyphen_values = true)]

@@ -114,11 +114,11 @@ fn a_machine_that_cannot_is_told() {
 fn the_remedy_for_a_small_segment_works() {
     // The bound that the doctor proposes passes its own check.
     let large = [("RINGCCL_CHANNELS", "16"), ("RINGCCL_CHUNK_BYTES", "16777216")];
-    let findings = section(&doctor(&["-n", "1024"], &large), "findings").join("\n");
+    let findings = section(&doctor(&["-n", "64"], &large), "findings").join("\n");
     let bound = findings.split_once("RINGCCL_STAGING_MAX_BYTES=").unwrap().1;
     let bound: String = bound.chars().take_while(char::is_ascii_digit).collect();
     let channels = [("RINGCCL_CHANNELS", "16"), ("RINGCCL_STAGING_MAX_BYTES", &bound)];
-    let output = doctor(&["-n", "1024"], &channels);
+    let output = doctor(&["-n", "64"], &channels);
     let findings = section(&output, "findings").join("\n");
     assert!(!findings.contains("RINGCCL_STAGING_MAX_BYTES="), "{findings}");
 }

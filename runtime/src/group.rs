@@ -10,8 +10,8 @@ use std::marker::PhantomData;
 
 /// A batch of operations, of one communicator or of many, of one rank or of several that live in this process.
 ///
-/// Nothing runs before [`Group::run`] (or [`Stream::launch`](crate::Stream::launch)); then all of it does, driven by one
-/// thread. Collectives of one communicator run in the order in which they were added, also after what its streams
+/// Nothing runs before [`Group::run`] (or [`Stream::launch`](crate::Stream::launch)); then all of it does, driven by
+/// one thread. Collectives of one communicator run in the order in which they were added, also after what its streams
 /// still run; sends and receives run beside them, so any order of matched sends and receives completes:
 ///
 /// ```no_run

@@ -166,7 +166,7 @@ fn rows_and_columns() {
         let line = format!(
             "rank {rank}: {column} of 3 in row {row}, {row} of 2 in column {column}: {in_row} and {in_column}"
         );
-        let corner = (rank % 5 == 0).then(|| format!("rank {rank} is a corner: 5"));
+        let corner = rank.is_multiple_of(5).then(|| format!("rank {rank} is a corner: 5"));
         [line].into_iter().chain(corner)
     };
     assert_eq!(lines("08_rows_and_columns", 6), (0..6).flat_map(of).collect::<Vec<_>>());

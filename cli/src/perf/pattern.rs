@@ -70,10 +70,10 @@ impl Shape {
             ReduceOp::Prod if self.reduces && (i + rank).is_multiple_of(self.ranks) => 2 + i % 2,
             ReduceOp::Prod if self.reduces => 1,
             _ if !self.reduces => hash % T::EXACT.min(1024),
-            // Sums over all ranks stay exact; where 0 and 1 are too much for that, only every so many ranks hold a 1.
+            // Sums over all ranks stay exact; where 0 and 1 are too much for that, only so many ranks hold a 1.
             _ if T::EXACT / self.ranks < 2 => {
-                let apart = self.ranks.div_ceil(T::EXACT - 1);
-                u64::from((i / 3 + rank).is_multiple_of(apart))
+                let ones = 1 + (i / 3) % (T::EXACT - 1).min(self.ranks);
+                u64::from((rank + 7 * i) % self.ranks < ones)
             }
             _ => hash % (T::EXACT / self.ranks).min(1024),
         }

@@ -23,8 +23,8 @@ impl AbortHandle {
         self.segment.ring_all();
     }
 
-    /// Ends every operation of the communicator on every rank: see [`Communicator::revoke`](super::Communicator::revoke).
-    /// One that has ended stays as it is. Returns at once.
+    /// Ends every operation of the communicator on every rank: see
+    /// [`Communicator::revoke`](super::Communicator::revoke). One that has ended stays as it is. Returns at once.
     pub fn revoke(&self) {
         self.segment.header().abort(Verdict::Revoked(self.segment.member()).to_word());
         self.segment.ring_all();

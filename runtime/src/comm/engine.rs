@@ -129,8 +129,8 @@ impl Engine {
     /// Why the communicator has ended, or cannot go on.
     ///
     /// # Safety
-    /// - `buffers` are as [`Buffers`] says, for the call's bytes, until the operation is done or an error was returned, on
-    ///   every thread that advances it.
+    /// - `buffers` are as [`Buffers`] says, for the call's bytes, until the operation is done or an error was
+    ///   returned, on every thread that advances it.
     #[inline]
     pub(crate) unsafe fn begin(
         &mut self,

@@ -34,7 +34,7 @@ impl Communicator {
         for (what, counts) in [("send", send), ("receive", recv)] {
             let total = counts.iter().try_fold(0usize, |sum, count| sum.checked_add(*count));
             let bytes = total.and_then(|total| total.checked_mul(dtype.size_bytes()));
-            if counts.len() != n || !bytes.is_some_and(|bytes| isize::try_from(bytes).is_ok()) {
+            if counts.len() != n || bytes.is_none_or(|bytes| isize::try_from(bytes).is_err()) {
                 let what = format!(
                     "the {} {what} counts must be one for each of {n} ranks and together at most the {} bytes that memory can have",
                     counts.len(),

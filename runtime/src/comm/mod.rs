@@ -52,9 +52,10 @@ use engine::Engine;
 use init::{Bootstrap, Joined};
 use shmring::Protocol;
 use shmring::doorbell::Awaits;
+use shmring::sync::Ordering;
 use shmring::turns::{Issuer, Turns};
 use shmring::wait::{WaitPolicy, WaitStats, Waiter, usable_cores};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 /// One rank of a group of ranks.
@@ -181,7 +182,8 @@ impl Communicator {
         let (engine, calls) = Turns::new(Engine::new(shm, policy, fail));
         let (mail, posts) = Mail::new(rank, nranks);
         let health = Mutex::new(health);
-        let shared = Shared { segment, rank, nranks, job, config, engine, mail, health, entry };
+        let cause = OnceLock::new();
+        let shared = Shared { segment, rank, nranks, job, config, engine, mail, health, entry, cause };
         let thread = registry::thread();
         let lineage = Lineage::new(cores, rank, nranks);
         Self { shared: Arc::new(shared), calls, posts, transport, number, thread, lineage }
@@ -254,8 +256,8 @@ impl Communicator {
     ///
     /// # Safety
     /// - `input` is readable and `output` writable for the elements that `Call::buffers` says.
-    /// - They do not overlap, or the call is in place: both are equal, for a kind whose buffers are alike; or the buffer
-    ///   that holds one block is that block of the one that holds all, at this rank's place.
+    /// - They do not overlap, or the call is in place: both are equal, for a kind whose buffers are alike; or the
+    ///   buffer that holds one block is that block of the one that holds all, at this rank's place.
     #[inline]
     unsafe fn run(&mut self, call: Call, input: *const u8, output: *mut u8) -> Result<(), Error> {
         self.check(&call)?;
@@ -376,7 +378,8 @@ impl Communicator {
     /// Why this communicator has ended, if it has: without waiting for the next operation to say so.
     pub fn async_error(&self) -> Option<Error> {
         let word = self.shared.aborted();
-        let started = self.shared.record().identity.started.load(shmring::sync::Ordering::Relaxed); // ORDERING: only told
+        // ORDERING: Relaxed; the number is only told.
+        let started = self.shared.record().identity.started.load(Ordering::Relaxed);
         (word != 0).then(|| self.shared.explain(word, started))
     }
 
@@ -394,7 +397,8 @@ fn refuse_in_callback(shared: &Shared) -> Result<(), Error> {
     if !stream::is_in_callback() {
         return Ok(());
     }
-    let what = "operations are queued before it, and a callback of a stream must not wait for them: queue it in a stream";
+    let what = "operations are queued before it, and a callback of a stream must not wait for them: \
+                queue it in a stream";
     Err(Error::Argument { rank: shared.rank, call: "a blocking operation", what: what.into() })
 }
 

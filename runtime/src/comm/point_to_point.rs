@@ -39,8 +39,8 @@ impl Communicator {
     /// Receives into `buffer` what rank `from` sends.
     ///
     /// # Errors
-    /// [`Error::Argument`] when there is no such rank, [`Error::Mismatch`] when something else was sent; all but the first
-    /// end the communicator.
+    /// [`Error::Argument`] when there is no such rank, [`Error::Mismatch`] when something else was sent; all but the
+    /// first end the communicator.
     pub fn recv<T: Element>(&mut self, buffer: &mut [T], from: usize) -> Result<(), Error> {
         self.recv_tagged(buffer, Some(from), 0).map(|_| ())
     }

@@ -148,8 +148,8 @@ impl Roll {
     }
 }
 
-/// The word of the last call that another of `group` is at, if that is of the kind of `word` and behind it: it has called
-/// once more than this rank, when this one did not come.
+/// The word of the last call that another of `group` is at, if that is of the kind of `word` and behind it: it has
+/// called once more than this rank, when this one did not come.
 pub(super) fn ahead(parent: &Segment, group: &[u32], word: u64) -> Option<u64> {
     let said = |rank: &u32| {
         // ORDERING: Acquire, as in `Roll::said`.

@@ -10,7 +10,7 @@ use shmring::layout::{MemberRecord, MemberState};
 use shmring::segment::Segment;
 use shmring::sync::Ordering;
 use shmring::turns::Turns;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// One rank of a communicator, for as long as its handle or an operation lives.
 #[derive(Debug)]
@@ -28,6 +28,8 @@ pub(crate) struct Shared {
     pub(super) health: Mutex<Health>,
     /// Among the communicators of this process.
     pub(crate) entry: Arc<Entry>,
+    /// Why this rank has given up, if it has: for its other threads, and for later calls.
+    pub(super) cause: OnceLock<String>,
 }
 
 impl Shared {
@@ -54,7 +56,13 @@ impl Shared {
     /// The error for `word`, why this communicator has ended, met at operation `seqno`.
     #[cold]
     pub(crate) fn explain(&self, word: u64, seqno: u64) -> Error {
-        health::explain(&self.segment, word, &self.health(), seqno)
+        let error = health::explain(&self.segment, word, &self.health(), seqno);
+        match (error, self.cause.get()) {
+            (Error::Aborted { by, rank, seqno, .. }, Some(cause)) if by == self.rank => {
+                Error::Aborted { by, reason: format!("after an error of its own: {cause}"), rank, seqno }
+            }
+            (error, _) => error,
+        }
     }
 
     /// As [`Shared::explain`], for a call that was not begun: whoever caused the end gets the time to say so first.
@@ -71,6 +79,10 @@ impl Shared {
     pub(crate) fn give_up(&self, own: Error, seqno: u64) -> Error {
         let mut health = self.health();
         let verdict = Verdict::Failed(self.rank);
+        if self.aborted() == 0 {
+            // The first counts; what comes later is often a consequence.
+            let _ = self.cause.set(own.to_string());
+        }
         let standing = health::end(&self.segment, verdict, &health, seqno);
         let first = self.aborted() == verdict.to_word();
         if first {

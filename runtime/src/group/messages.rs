@@ -50,8 +50,8 @@ impl<'a> Group<'a> {
         unsafe { self.send_raw(comm, buffer.as_ptr().cast(), buffer.len(), T::DTYPE, to, tag) }
     }
 
-    /// Adds a receive with a tag, from rank `from` or from any, as [`Communicator::recv_tagged`]. The result tells which
-    /// rank it was, once the group has run.
+    /// Adds a receive with a tag, from rank `from` or from any, as [`Communicator::recv_tagged`]. The result tells
+    /// which rank it was, once the group has run.
     ///
     /// # Errors
     /// [`Error::Argument`] as there; the group fails then.

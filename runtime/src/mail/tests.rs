@@ -79,8 +79,8 @@ fn any_source_reads_one_message() {
     assert_eq!(got, [5; 3]);
 }
 
-/// A message that another receive has claimed, but does not read, keeps nobody from what is behind it; that receive gets
-/// it in the end, and not the one that was posted after it.
+/// A message that another receive has claimed, but does not read, keeps nobody from what is behind it; that receive
+/// gets it in the end, and not the one that was posted after it.
 #[test]
 fn a_receive_that_is_not_polled_blocks_nobody() {
     let mut comms = ranks(2);

@@ -36,7 +36,8 @@ thread_local! {
 /// A queue of operations, of one communicator or of many.
 ///
 /// Operations of one stream run in order; those of different streams run side by side. All that use one communicator
-/// keep the order in which they were queued there, whatever the stream, so every rank must queue them in the same order.
+/// keep the order in which they were queued there, whatever the stream, so every rank must queue them in the same
+/// order.
 /// The calling thread is not held up: small operations are begun in it, everything else takes place on a thread of
 /// this library, or in the calling thread while it waits for a result.
 ///
@@ -86,8 +87,8 @@ impl<T: Send + 'static> Pending<T> {
     /// Waits for the operation and gives its buffer back.
     ///
     /// # Errors
-    /// The operation's own error; [`Error::StreamEnded`] when a callback or an operation before it has panicked, or when
-    /// a callback of a stream waits. The wait is bounded by the communicator's time-out for each operation queued
+    /// The operation's own error; [`Error::StreamEnded`] when a callback or an operation before it has panicked, or
+    /// when a callback of a stream waits. The wait is bounded by the communicator's time-out for each operation queued
     /// before this one.
     pub fn wait(self) -> Result<T, Error> {
         match self.wait_for(FOREVER) {

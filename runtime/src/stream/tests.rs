@@ -58,7 +58,8 @@ fn the_driver_sees_what_others_began() {
     }
 }
 
-/// Whoever enqueues or waits may hold a lock that callbacks of other operations take: those are called elsewhere.
+/// Whoever enqueues may hold a lock that callbacks of earlier operations take: those are called elsewhere, by a thread
+/// that drives. Who waits may not: the callback is before what is waited for.
 #[test]
 fn callbacks_run_on_the_drivers_thread() {
     let [mut one, mut other] = pair();
@@ -78,6 +79,7 @@ fn callbacks_run_on_the_drivers_thread() {
             })
             .unwrap();
         let second = streams[1].barrier(&mut other).unwrap();
+        drop(held);
         if round % 2 == 0 {
             assert!(second.wait().is_ok());
         } else {
@@ -113,7 +115,8 @@ fn a_busy_driver_times_nothing_out() {
     }
 }
 
-/// What waits for its turn behind a group that is never run says so at the time-out; at once when the communicator ends.
+/// What waits for its turn behind a group that is never run says so at the time-out; at once when the communicator
+/// ends.
 #[test]
 fn a_group_that_is_not_run_is_told() {
     let config = Config { timeout: Duration::from_millis(300), ..Config::new(2) };

@@ -38,7 +38,8 @@ unsafe impl Send for CollectiveTask {}
 impl CollectiveTask {
     /// # Safety
     /// - `ticket` is a turn on the engine of `shared`.
-    /// - `buffers` are as [`Buffers`] says, for the call's bytes and from any thread, until the task is over or dropped.
+    /// - `buffers` are as [`Buffers`] says, for the call's bytes and from any thread, until the task is over or
+    ///   dropped.
     pub(crate) unsafe fn new(shared: Arc<Shared>, ticket: Ticket, call: Call, buffers: Buffers) -> Self {
         let (turn, _under_way) = (TurnWatch::default(), shared.entry.collective());
         Self { shared, ticket: Some(ticket), call, buffers, state: State::Queued, turn, _under_way }

@@ -170,12 +170,25 @@ impl Ended {
         found.unwrap_or_else(|| panic!("no error: {self:?}"))
     }
 
+    /// As [`Ended::assert_done`], of a worker that has been heard to suspect a rank while it waited for it.
+    ///
+    /// # Panics
+    /// With what it left.
+    pub fn assert_done_after_suspicion(&self) {
+        let is_suspicion =
+            |line: &str| line.starts_with("ringccl: warning: ") && line.contains("; suspected: ");
+        assert!(self.is_done() && self.stderr.lines().all(is_suspicion), "{self:?}");
+    }
+
+    fn is_done(&self) -> bool {
+        self.code == Some(0) && self.reports.iter().any(|report| matches!(report.event, Event::Done { .. }))
+    }
+
     /// Panics unless the worker did all its work and ended well.
     ///
     /// # Panics
     /// With what it left.
     pub fn assert_done(&self) {
-        let done = self.reports.iter().any(|report| matches!(report.event, Event::Done { .. }));
-        assert!(done && self.code == Some(0) && self.stderr.is_empty(), "{self:?}");
+        assert!(self.is_done() && self.stderr.is_empty(), "{self:?}");
     }
 }
