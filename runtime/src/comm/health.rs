@@ -194,31 +194,30 @@ impl Health {
     /// Called now and then by a rank that waits for others to attach.
     #[cold]
     pub(crate) fn check_attached(&mut self, segment: &Segment) -> Result<(), Error> {
-        let meeting = self.check_meeting();
-        // Looked at second: a member that is at its next call already has seen that all have attached.
+        let (meeting, heard) = (self.check_meeting(), self.listen(segment, 1));
+        // Who has died or left has finished nothing, whatever is asked for.
+        let gone = self.gone(segment, 1);
+        // Looked at last: a member that has met the others and is at its next call already, or has left at once, has
+        // seen that all have attached, and so does this rank, once it has seen the other's doing.
         if segment.is_complete() {
             return Ok(());
         }
-        meeting?;
-        // Who has died or left has finished nothing, whatever is asked for.
-        self.check_processes_in(segment, 1)
+        meeting.and(heard)?;
+        gone.map_or(Ok(()), |rank| Err(self.tell_gone(segment, rank, 1)))
     }
 
     fn check_processes_in(&mut self, segment: &Segment, seqno: u64) -> Result<(), Error> {
         self.listen(segment, seqno)?;
-        for rank in self.peers.gone() {
-            if !has_finished(segment, rank, seqno) {
-                return Err(self.tell_gone(segment, rank, seqno));
-            }
-        }
-        for rank in (0..self.nranks()).filter(|rank| *rank != self.rank) {
-            // The state's Acquire comes first; a member that has left changes nothing after it.
-            let left = segment.member_record(rank).identity.state() == MemberState::Left;
-            if left && !has_finished(segment, rank, seqno) {
-                return Err(end(segment, Verdict::Left(rank), self, seqno));
-            }
-        }
-        Ok(())
+        self.gone(segment, seqno).map_or(Ok(()), |rank| Err(self.tell_gone(segment, rank, seqno)))
+    }
+
+    /// A rank that has died or left and has not finished operation `seqno`.
+    fn gone(&mut self, segment: &Segment, seqno: u64) -> Option<u32> {
+        let ended = self.peers.gone();
+        // The state's Acquire comes first; a member that has left changes nothing after it.
+        let has_left = |rank: &u32| segment.member_record(*rank).identity.state() == MemberState::Left;
+        let left = (0..self.nranks()).filter(|rank| *rank != self.rank).filter(has_left);
+        ended.into_iter().chain(left).find(|rank| !has_finished(segment, *rank, seqno))
     }
 
     /// Called now and then by a rank that waits for messages of `peers`, or for one of them to take its own: the first

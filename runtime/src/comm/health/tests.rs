@@ -93,6 +93,28 @@ fn leaving_is_not_dying() {
     assert!(error.contains("it left the communicator"), "{error}");
 }
 
+/// A member that has left, or died, after all had attached is no failure for one that still waits for all to attach: it
+/// has met the others. Before that it is.
+#[test]
+fn leaving_after_all_have_met_is_no_failure() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let child = sleeper();
+    let (segment, _second, mut health) = job(dir.path(), &child);
+    segment.member_record(1).identity.set_state(MemberState::Left);
+    assert!(health.check_attached(&segment).is_ok());
+    kill(child);
+    assert!(health.check_attached(&segment).is_ok());
+    assert_eq!(segment.header().aborted(), 0);
+    let child = sleeper();
+    let geometry = Config::new(2).geometry(2).unwrap();
+    let seats = Segment::seats(&geometry).unwrap();
+    let alone = seats.into_iter().next().unwrap().take();
+    alone.member_record(1).identity.set_state(MemberState::Left);
+    let mut health = Health::new(vec![member(std::process::id()), member(child.id())], 0, None);
+    assert!(matches!(health.check_attached(&alone), Err(Error::PeerGone { dead: 1, .. })));
+    kill(child);
+}
+
 /// A process that took over a dead member's id does not pass for it.
 #[test]
 fn a_reused_id_is_noticed() {
