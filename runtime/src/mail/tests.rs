@@ -62,6 +62,34 @@ fn early_messages_keep_their_order() {
     assert_eq!(buffers, [[10; 3], [20; 3], [21; 3]]);
 }
 
+/// What nobody asks for is kept up to a bound; beyond that the receiver says what came, and the sender hears of it.
+#[test]
+fn early_messages_are_bounded() {
+    let mut comms = ranks(2);
+    let large = vec![1u8; 3 << 20];
+    let (mut got, mut other) = ([0u8; 3], [0u8; 3]);
+    for tag in [1, 2] {
+        let mut sent = send(&mut comms[0], &large, 1, tag);
+        let mut wanted = receive(&mut comms[1], if tag == 1 { &mut got } else { &mut other }, Some(0), 7);
+        let outcome = loop {
+            let progress = wanted.poll();
+            if progress.is_err() || sent.poll().is_ok_and(|progress| progress == Progress::Done) {
+                break progress;
+            }
+        };
+        let Err(error) = outcome else {
+            assert_eq!(tag, 1, "6 MiB are kept");
+            continue;
+        };
+        let text = error.to_string();
+        assert!(matches!(error, Error::EarlyMessages { rank: 1, from: 0, .. }), "{text}");
+        assert!(tag == 2 && text.contains("3145728 x uint8 with tag 2"), "{text}");
+        assert!(matches!(sent.poll(), Err(Error::Aborted { by: 1, .. })));
+        return;
+    }
+    panic!("nothing was refused");
+}
+
 /// A receive from any rank takes one message and leaves those of other ranks in their rings, where they hold the
 /// senders back.
 #[test]
