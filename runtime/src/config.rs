@@ -84,7 +84,8 @@ pub(crate) fn default_chunk(nranks: u32) -> usize {
     match nranks {
         0..=4 => 512 << 10,
         5..=8 => 1 << 20,
-        _ => (8 << 20 >> nranks.next_power_of_two().ilog2()).max(16 << 10),
+        // Beyond 512 ranks it is the least anyway, and a number without a power of two above it is no number of ranks.
+        _ => (8 << 20 >> nranks.min(1 << 16).next_power_of_two().ilog2()).max(16 << 10),
     }
 }
 

@@ -65,7 +65,8 @@ pub enum Error {
     },
     /// A process died, or left before the operation was through.
     #[error(
-        "rank {dead} ({how}) is gone: operation {seqno} on rank {rank} cannot finish; see what rank {dead} printed last"
+        "rank {dead} ({how}) is gone: {} on rank {rank} cannot finish; see what rank {dead} printed last",
+        operation(*seqno)
     )]
     PeerGone {
         /// The rank that is gone.
@@ -94,8 +95,9 @@ pub enum Error {
     },
     /// Two ranks called different things as the same operation. Every rank tells the same two.
     #[error(
-        "operation {seqno} does not match: rank {first} called {first_call}, rank {second} called {second_call} \
-         ({difference}); every rank must make the same calls in the same order (told by rank {rank})"
+        "{} does not match: rank {first} called {first_call}, rank {second} called {second_call} \
+         ({difference}); every rank must make the same calls in the same order (told by rank {rank})",
+        operation(*seqno)
     )]
     Mismatch {
         /// The rank that says so.
@@ -237,6 +239,11 @@ pub enum Error {
         /// Why.
         why: String,
     },
+}
+
+/// An operation in words: those of point-to-point have no numbers.
+fn operation(seqno: u64) -> String {
+    if seqno == 0 { "a message".into() } else { format!("operation {seqno}") }
 }
 
 /// What has a deadline.

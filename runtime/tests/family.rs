@@ -270,3 +270,19 @@ fn settings_are_inherited_or_given() {
         assert!(text.contains("\"world_size\": 3"), "{name}: {text}");
     }
 }
+
+/// Ranks that have all come have met, whatever one of them does next: a communicator that is revoked at once is made on
+/// every rank, and says so there.
+#[test]
+fn revoking_at_once_is_no_failure_to_meet() {
+    on_threads(Communicator::init_all(3, &config(3)).unwrap(), |mut world| {
+        for _ in 0..100 {
+            let mut twin = world.duplicate().unwrap();
+            if world.rank() == 0 {
+                twin.revoke();
+            }
+            let error = twin.barrier().unwrap_err();
+            assert!(matches!(error, Error::Revoked { by: 0, .. }), "{error}");
+        }
+    });
+}

@@ -147,7 +147,7 @@ fn a_thread_for_two_ranks() {
     for part in [
         "deadlock: rank 0 is in operation 1 of communicator 2 and waits for rank 1, whose calls are made by the thread \
          that waits (rank 1 is in the same process)",
-        "give each rank of a process a thread of its own, or put the calls of all of them into one Group, or on Streams",
+        "give each rank of a process a thread of its own, or put the calls of all of them into one Group, or on a Stream for each rank",
     ] {
         assert!(text.contains(part), "{text}");
     }

@@ -401,7 +401,12 @@ pub(crate) fn explain(segment: &Segment, word: u64, health: &Health, seqno: u64)
             Error::PeerGone { dead, how: health.describe(dead, "it left the communicator"), rank, seqno }
         }
         Verdict::Timeout(by) => {
-            let stage = if seqno == 0 { Stage::Join } else { Stage::Operation(seqno) };
+            let stage = match seqno {
+                0 if !segment.is_complete() => Stage::Join,
+                // Met in a send or receive, which have no numbers.
+                0 => Stage::Recv { from: None },
+                seqno => Stage::Operation(seqno),
+            };
             let late = standing(segment, &health.peers, rank, stage);
             let reason = format!("after a time-out: {}", late.unwrap_or_else(|| "this rank was late".into()));
             Error::Aborted { by, reason, rank, seqno }

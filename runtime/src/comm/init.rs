@@ -260,14 +260,11 @@ pub(super) fn join_in_process(nranks: u32, config: &Config) -> Result<Vec<Joined
     let first = Member::current(&node, 0)?;
     let members: Vec<Member> = (0..nranks).map(|local_rank| Member { local_rank, ..first.clone() }).collect();
     let job = registry::private_job()?;
-    let parts = segments.into_iter().enumerate().map(|(rank, segment)| Joined {
-        shm: Shm::new(segment),
-        health: Health::new(members.clone(), rank as u32, None),
-        job,
-        transport: "none",
-        fail: None,
+    let parts = segments.into_iter().enumerate().map(|(rank, segment)| {
+        let health = Health::new(members.clone(), rank as u32, None);
+        Ok(Joined { shm: Shm::new(segment), health, job, transport: "none", fail: fail_point(config)? })
     });
-    Ok(parts.collect())
+    parts.collect()
 }
 
 /// Attaches by tries of this length.

@@ -420,15 +420,16 @@ fn wait_for_all(shared: &Shared, waiter: &mut Waiter) -> Result<(), Error> {
             Ok((!over).then_some(Awaits::Anyone))
         },
         |waited| {
-            if waited >= limit {
+            if waited >= limit && !segment.is_complete() {
                 return Err(health::timeout(segment, &shared.health(), Stage::Join, limit, None));
             }
             shared.health().check_attached(segment)
         },
     )?;
+    // Once all have attached they have met, whatever one of them does next.
     match header.aborted() {
-        0 => Ok(()),
-        word => Err(shared.explain(word, 0)),
+        word if word != 0 && !segment.is_complete() => Err(shared.explain(word, 0)),
+        _ => Ok(()),
     }
 }
 

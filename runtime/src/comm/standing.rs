@@ -21,7 +21,10 @@ pub(super) fn standing(segment: &Segment, peers: &Peers, rank: u32, stage: Stage
             true
         }
     };
-    let others = (0..peers.members().len() as u32).filter(|other| *other != rank && needed(*other));
+    let others = (0..peers.members().len() as u32).filter(|other| {
+        // A stopped rank may hold up the one that is waited for.
+        *other != rank && (needed(*other) || peers.is_stopped(*other))
+    });
     let mut late: Vec<(bool, String)> = others
         .filter_map(|other| {
             let text = place(segment, other, stage)?;

@@ -141,7 +141,7 @@ impl Tangle {
         let all = |call| self.places.iter().all(|place| place.call == call);
         match self.places.first() {
             Some(place) if self.all == 1 && place.awaits != place.rank => {
-                "give each rank of a process a thread of its own, or put the calls of all of them into one Group, or on Streams"
+                "give each rank of a process a thread of its own, or put the calls of all of them into one Group, or on a Stream for each rank"
             }
             Some(place) if self.all == 1 && place.call == Call::Recv => {
                 "send before it is received, or put both into one Group"

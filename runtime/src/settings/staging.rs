@@ -90,6 +90,10 @@ pub(super) fn least(config: &Config, nranks: u32) -> u64 {
 /// # Errors
 /// [`Error::Setting`] where the bound on staging memory is too low for any.
 pub(crate) fn geometry(config: &Config, nranks: u32) -> Result<Geometry, Error> {
+    if config.chunk_bytes == 0 {
+        let (name, value) = ("RINGCCL_CHUNK_BYTES", "0".into());
+        return Err(Error::Setting { name, value, expected: "at least 1 byte a message".into() });
+    }
     // What is too large for a slot is refused with the geometry.
     let chunk = u32::try_from(config.chunk_bytes).unwrap_or(u32::MAX);
     // Fewer lines per slot where every rank has many peers.
