@@ -30,6 +30,10 @@ use std::marker::PhantomData;
 /// Each method adds what the one of the same name of [`Communicator`] does at once. A call with wrong arguments makes
 /// the whole group fail. A group that is dropped has not called anything.
 ///
+/// A call takes its place when it is added: what the same communicator is asked for later comes after it. So a group
+/// that is neither run nor dropped holds later operations up until their time-outs, and a receive in it gets the first
+/// message that fits. When one of several communicators ends, [`Group::run`] says so once the others are through.
+///
 /// Buffers are borrowed until the group is gone, so nothing can touch them meanwhile:
 ///
 /// ```compile_fail

@@ -307,8 +307,7 @@ impl Communicator {
         }
     }
 
-    /// Operations that this rank has begun, queued ones included: what [`Communicator::last_choice`] and the other
-    /// counters tell is about those that are done.
+    /// Operations that this rank has begun. Waits for queued operations.
     pub fn seqno(&mut self) -> u64 {
         self.engine().map_or(0, |engine| engine.seqno)
     }

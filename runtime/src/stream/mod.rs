@@ -173,7 +173,8 @@ impl Stream {
         self.queue(tasks, bytes, ())
     }
 
-    /// Queues a call of `function`, when everything before has ended. It must not wait for a stream.
+    /// Queues a call of `function`, when everything before has ended. It runs on the thread that drives the stream, and
+    /// must neither wait for a stream nor call an operation that waits for other ranks.
     ///
     /// # Errors
     /// As [`Stream::barrier`].
