@@ -109,11 +109,7 @@ pub(super) const ALL: &[Mutant] = &[
     mutant(
         "a dead rank counts as finished",
         "off",
-        &[edit(
-            HEALTH,
-            "            if !has_finished(segment, rank, seqno) {\n                return Err(self.tell_gone",
-            "            if seqno == 0 {\n                return Err(self.tell_gone",
-        )],
+        &[edit(HEALTH, "ended.into_iter().chain(left).find(", "ended.into_iter().take(0).chain(left).find(")],
     ),
     mutant(
         "who ends the job does not wake the others",
