@@ -75,6 +75,19 @@ impl Peer for RingCcl {
             Op::AllReduce => self.0.all_reduce(buffers.send.as_slice(), recv, ReduceOp::Sum)?,
             Op::AllReduceInPlace => self.0.all_reduce_in_place(recv, ReduceOp::Sum)?,
             Op::Broadcast => self.0.broadcast(recv, 0)?,
+            Op::AllGather => self.0.all_gather(buffers.send.as_slice(), recv)?,
+            Op::ReduceScatter => self.0.reduce_scatter(buffers.send.as_slice(), recv, ReduceOp::Sum)?,
+            Op::AllToAll => self.0.all_to_all(buffers.send.as_slice(), recv)?,
+            Op::SendRecv => {
+                let other = self.0.rank() ^ 1;
+                if other < self.0.rank() {
+                    self.0.recv(recv, other)?;
+                    self.0.send(buffers.send.as_slice(), other)?;
+                } else {
+                    self.0.send(buffers.send.as_slice(), other)?;
+                    self.0.recv(recv, other)?;
+                }
+            }
             Op::Barrier => self.0.barrier()?,
         }
         Ok(())
@@ -85,12 +98,17 @@ impl Peer for RingCcl {
     }
 }
 
-/// The operations of the protocol that RingCCL offers.
+/// The operations of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Op {
     AllReduce,
     AllReduceInPlace,
     Broadcast,
+    AllGather,
+    ReduceScatter,
+    AllToAll,
+    /// One round trip with the rank whose number differs in the last bit; figures are for one way.
+    SendRecv,
     Barrier,
 }
 
@@ -100,18 +118,44 @@ impl Op {
             "allreduce" => Some(Op::AllReduce),
             "allreduce_ip" => Some(Op::AllReduceInPlace),
             "broadcast" => Some(Op::Broadcast),
+            "allgather" => Some(Op::AllGather),
+            "reducescatter" => Some(Op::ReduceScatter),
+            "alltoall" => Some(Op::AllToAll),
+            "sendrecv" => Some(Op::SendRecv),
             "barrier" => Some(Op::Barrier),
             _ => None,
         }
     }
 
     fn sums(self) -> bool {
-        matches!(self, Op::AllReduce | Op::AllReduceInPlace)
+        matches!(self, Op::AllReduce | Op::AllReduceInPlace | Op::ReduceScatter)
+    }
+
+    /// Whether the larger buffer has a block of every rank.
+    fn has_blocks(self) -> bool {
+        matches!(self, Op::AllGather | Op::ReduceScatter | Op::AllToAll)
+    }
+
+    /// Blocks of the send and of the receive buffer.
+    fn blocks(self, nranks: usize) -> (usize, usize) {
+        match self {
+            Op::AllReduce | Op::SendRecv => (1, 1),
+            Op::AllReduceInPlace | Op::Broadcast => (0, 1),
+            Op::AllGather => (1, nranks),
+            Op::ReduceScatter => (nranks, 1),
+            Op::AllToAll => (nranks, nranks),
+            Op::Barrier => (0, 0),
+        }
     }
 
     /// Bytes that the links carry for each byte of the buffer, as nccl-tests' busbw counts them.
     fn bus_factor(self, nranks: usize) -> f64 {
-        if self.sums() { 2.0 * (nranks as f64 - 1.0) / nranks as f64 } else { 1.0 }
+        let most = (nranks as f64 - 1.0) / nranks as f64;
+        match self {
+            Op::AllReduce | Op::AllReduceInPlace => 2.0 * most,
+            _ if self.has_blocks() => most,
+            _ => 1.0,
+        }
     }
 }
 
@@ -170,13 +214,15 @@ fn measure<'a, P: Peer>(
     budget: Duration,
 ) -> Result<Row<'a>> {
     let ranks = peer.nranks();
-    let Some(op) = Op::named(op_name) else {
+    let Some(op) = Op::named(op_name).filter(|op| *op != Op::SendRecv || ranks.is_multiple_of(2)) else {
         let outcome = Outcome::NotOffered { ok: false, note: "not offered by this peer" };
         return Ok(Row { peer: name, op: op_name, ranks, bytes, outcome });
     };
-    let elems = if op == Op::Barrier { 0 } else { (bytes / 4).max(1) };
-    let bytes = if op == Op::Barrier { bytes } else { bytes.max(4) };
-    let mut buffers = Buffers::new(op, elems);
+    // Of the smaller buffer; no less than one element of each rank.
+    let parts = if op.has_blocks() { ranks } else { 1 };
+    let elems = (bytes / 4 / parts).max(1);
+    let bytes = if op == Op::Barrier { bytes } else { bytes.max(4 * parts) };
+    let mut buffers = Buffers::new(op, elems, ranks);
 
     let mut wrong = !runs_right(peer, op, &mut buffers)?;
     buffers.clear(); // timed on zeros: in-place sums must not grow
@@ -237,7 +283,8 @@ fn time<P: Peer>(peer: &mut P, op: Op, buffers: &mut Buffers, budget: Duration) 
     let cpu = sum_over_ranks(peer, cpu_us()? - cpu_before)? / (samples * batch) as f64;
     peer.max(&mut values)?;
     let (median, min, p99) = summary(&mut values);
-    Ok(Timing { median, min, p99, cpu, samples, batch })
+    let ways = if op == Op::SendRecv { 2.0 } else { 1.0 };
+    Ok(Timing { median: median / ways, min: min / ways, p99: p99 / ways, cpu: cpu / ways, samples, batch })
 }
 
 /// A barrier, then `batch` operations back to back: microseconds per operation on this rank.
@@ -278,9 +325,21 @@ fn runs_right<P: Peer>(peer: &mut P, op: Op, buffers: &mut Buffers) -> Result<bo
     let rank = peer.rank();
     buffers.fill(op, rank);
     peer.run(op, buffers)?;
-    let sources = if op.sums() { peer.nranks() } else { 1 };
+    let nranks = peer.nranks();
     let got = buffers.recv.as_slice();
-    let right = |(i, &x): (usize, &f32)| x == (0..sources).map(|from| pattern(from, i)).sum::<f32>();
+    let block = (got.len() / op.blocks(nranks).1.max(1)).max(1);
+    // The first element of each sender's buffer that belongs here.
+    let first = if matches!(op, Op::ReduceScatter | Op::AllToAll) { rank * block } else { 0 };
+    let right = |(i, &x): (usize, &f32)| {
+        let at = first + i % block;
+        let want = match op {
+            _ if op.sums() => (0..nranks).map(|from| pattern(from, at)).sum::<f32>(),
+            Op::Broadcast => pattern(0, at),
+            Op::SendRecv => pattern(rank ^ 1, at),
+            _ => pattern(i / block, at),
+        };
+        x == want
+    };
     let bad = got.iter().enumerate().filter(|&at| !right(at)).count();
     if bad > 0 {
         eprintln!("{op:?} rank {rank}: {bad} of {} wrong", got.len());
@@ -302,9 +361,10 @@ struct Buffers {
 }
 
 impl Buffers {
-    fn new(op: Op, elems: usize) -> Buffers {
-        let send = if op == Op::AllReduce { elems } else { 0 };
-        Buffers { send: PageAligned::new(send), recv: PageAligned::new(elems) }
+    /// Buffers for `elems` floats in each block.
+    fn new(op: Op, elems: usize, nranks: usize) -> Buffers {
+        let (send, recv) = op.blocks(nranks);
+        Buffers { send: PageAligned::new(send * elems), recv: PageAligned::new(recv * elems) }
     }
 
     fn fill(&mut self, op: Op, rank: usize) {

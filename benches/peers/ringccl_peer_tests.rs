@@ -17,6 +17,8 @@ enum Fault {
 struct Shared {
     barrier: Barrier,
     sums: Mutex<Vec<f32>>,
+    /// Every rank's send buffer.
+    inputs: Mutex<Vec<Vec<f32>>>,
     maxima: Mutex<Vec<f64>>,
 }
 
@@ -29,6 +31,24 @@ struct ThreadPeer {
 }
 
 impl ThreadPeer {
+    /// Block operations, by their definitions.
+    fn by_blocks(&self, op: Op, buffers: &mut Buffers) {
+        self.shared.inputs.lock().unwrap()[self.rank] = buffers.send.as_slice().to_vec();
+        self.shared.barrier.wait();
+        let inputs = self.shared.inputs.lock().unwrap().clone();
+        let recv = buffers.recv.as_mut_slice();
+        let block = if op == Op::ReduceScatter { recv.len() } else { recv.len() / op.blocks(self.nranks).1 };
+        for (i, to) in recv.iter_mut().enumerate() {
+            *to = match op {
+                Op::AllGather => inputs[i / block][i % block],
+                Op::AllToAll => inputs[i / block][self.rank * block + i % block],
+                Op::SendRecv => inputs[self.rank ^ 1][i],
+                _ => inputs.iter().map(|input| input[self.rank * block + i]).sum(),
+            };
+        }
+        self.shared.barrier.wait();
+    }
+
     /// Combines every rank's `values` in `board`, and hands the result to every rank.
     fn combine<T: Copy>(&self, board: &Mutex<Vec<T>>, values: &mut [T], with: impl Fn(T, T) -> T) {
         if self.rank == 0 {
@@ -67,6 +87,13 @@ impl Peer for ThreadPeer {
         if self.fault == Fault::SkipsLate && self.calls > 10 {
             return Ok(());
         }
+        if op.has_blocks() || op == Op::SendRecv {
+            self.by_blocks(op, buffers);
+            if self.fault == Fault::LastElement && self.rank == 1 {
+                *buffers.recv.as_mut_slice().last_mut().unwrap() += 1.0;
+            }
+            return Ok(());
+        }
         if op == Op::AllReduce {
             buffers.recv.as_mut_slice().copy_from_slice(buffers.send.as_slice());
         }
@@ -89,9 +116,17 @@ impl Peer for ThreadPeer {
 
 /// Runs `work` on three ranks; the results in rank order.
 fn on_three_ranks<T: Send>(fault: Fault, work: impl Fn(&mut ThreadPeer) -> T + Sync) -> Vec<T> {
-    let nranks = 3;
-    let shared = Shared { barrier: Barrier::new(nranks), sums: Mutex::default(), maxima: Mutex::default() };
-    let shared = Arc::new(shared);
+    on_ranks(3, fault, work)
+}
+
+/// Runs `work` on so many ranks; the results in rank order.
+fn on_ranks<T: Send>(nranks: usize, fault: Fault, work: impl Fn(&mut ThreadPeer) -> T + Sync) -> Vec<T> {
+    let shared = Arc::new(Shared {
+        barrier: Barrier::new(nranks),
+        sums: Mutex::default(),
+        inputs: Mutex::new(vec![Vec::new(); nranks]),
+        maxima: Mutex::default(),
+    });
     std::thread::scope(|scope| {
         let start = |rank| {
             let mut peer = ThreadPeer { rank, nranks, shared: Arc::clone(&shared), fault, calls: 0 };
@@ -104,7 +139,8 @@ fn on_three_ranks<T: Send>(fault: Fault, work: impl Fn(&mut ThreadPeer) -> T + S
 }
 
 fn measured(fault: Fault, op: &str, bytes: usize) -> Vec<Measured> {
-    on_three_ranks(fault, |peer| match measure(peer, "model", op, bytes, Duration::ZERO).unwrap().outcome {
+    let nranks = if op == "sendrecv" { 2 } else { 3 };
+    on_ranks(nranks, fault, |peer| match measure(peer, "model", op, bytes, Duration::ZERO).unwrap().outcome {
         Outcome::Measured(figures) => figures,
         Outcome::NotOffered { note, .. } => panic!("{op}: {note}"),
     })
@@ -114,7 +150,17 @@ fn measured(fault: Fault, op: &str, bytes: usize) -> Vec<Measured> {
 /// are not whole floats, and that the figures agree between the ranks.
 #[test]
 fn right_results_pass() {
-    for (op, bytes) in [("allreduce", 4000), ("allreduce_ip", 8), ("broadcast", 6), ("barrier", 0)] {
+    let points = [
+        ("allreduce", 4000),
+        ("allreduce_ip", 8),
+        ("broadcast", 6),
+        ("barrier", 0),
+        ("allgather", 4000),
+        ("reducescatter", 8),
+        ("alltoall", 4001),
+        ("sendrecv", 4000),
+    ];
+    for (op, bytes) in points {
         let rows = measured(Fault::None, op, bytes);
         for row in &rows {
             assert!(row.ok, "{op}");
@@ -128,7 +174,8 @@ fn right_results_pass() {
 /// Proves that one wrong element on one rank fails the point on all of them.
 #[test]
 fn one_wrong_element_fails() {
-    for op in ["allreduce", "allreduce_ip", "broadcast"] {
+    for op in ["allreduce", "allreduce_ip", "broadcast", "allgather", "reducescatter", "alltoall", "sendrecv"]
+    {
         assert!(measured(Fault::LastElement, op, 4000).iter().all(|row| !row.ok), "{op}");
     }
 }
@@ -166,9 +213,9 @@ fn summary_of_samples() {
 #[test]
 fn row_of_an_operation_not_offered() {
     let rows = on_three_ranks(Fault::None, |peer| {
-        serde_json::to_string(&measure(peer, "model", "alltoall", 64, Duration::ZERO).unwrap()).unwrap()
+        serde_json::to_string(&measure(peer, "model", "sendrecv", 64, Duration::ZERO).unwrap()).unwrap()
     });
-    let want = r#"{"peer":"model","op":"alltoall","ranks":3,"bytes":64,"ok":false,"note":"not offered by this peer"}"#;
+    let want = r#"{"peer":"model","op":"sendrecv","ranks":3,"bytes":64,"ok":false,"note":"not offered by this peer"}"#;
     assert_eq!(rows[0], want);
 }
 

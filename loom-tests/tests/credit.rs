@@ -1,8 +1,9 @@
 //! Is a slot rewritten only after its reader is done with it?
 #![cfg(loom)]
 
-use loom_tests::{SHAPE, both, check, receive_all, send_all, try_send};
-use shmring::{Protocol, heap_ring};
+use loom_tests::{SHAPE, STAMP, both, check, message, receive_all, send_all, try_send};
+use shmring::sync::yield_core;
+use shmring::{Protocol, Receiver, Sender, heap_ring};
 
 /// The third message goes into the slot of the first, while the receiver may still be reading that one.
 fn third_message(protocol: Protocol, len: usize) {
@@ -38,5 +39,42 @@ fn none_without_release() {
             let sent = (0..3).filter(|_| try_send(&mut sender, protocol, 1)).count();
             assert_eq!((sent, receivers[0].step()), (2, 0));
         }
+    });
+}
+
+/// Sends one line and reads one, then takes the other's line for the news that it has read all before.
+fn exchange(to: &mut Sender, from: &mut Receiver) {
+    while !try_send(to, Protocol::Ll, 8) {
+        yield_core();
+    }
+    while !from.has_line(Protocol::Ll, STAMP).unwrap() {
+        yield_core();
+    }
+    let mut got = [0; 8];
+    // SAFETY: the line is here, and 8 bytes of it are copied.
+    unsafe { from.read_line(Protocol::Ll, |line| line.copy_to(got.as_mut_ptr(), 8)) };
+    assert_eq!(got[..], message(from.step(), 8)[..]);
+    from.release(Protocol::Ll);
+    to.released_before(to.step() - 1);
+}
+
+/// Members that answer each other know from the answers which slots are free; what follows without an answer looks at
+/// the heads again.
+#[test]
+fn by_answers() {
+    check(|| {
+        let (mut to, mut others) = heap_ring(SHAPE).unwrap();
+        let (mut from_other, mut from) = heap_ring(SHAPE).unwrap();
+        let rest = [(Protocol::Ll, 8); 2];
+        both(
+            move || {
+                (0..2).for_each(|_| exchange(&mut from_other, &mut others[0]));
+                receive_all(&mut others[0], &rest);
+            },
+            || {
+                (0..2).for_each(|_| exchange(&mut to, &mut from[0]));
+                send_all(&mut to, &rest);
+            },
+        );
     });
 }

@@ -51,6 +51,7 @@ struct Kept {
     dropped: u64,
 }
 
+#[inline]
 fn trace() -> Option<&'static Trace> {
     static TRACE: OnceLock<Option<Trace>> = OnceLock::new();
     TRACE
@@ -94,19 +95,19 @@ pub(crate) struct Begun {
 /// The time now, if a trace is being written.
 #[inline]
 pub(crate) fn begin() -> Option<Begun> {
-    trace().map(|_| Begun { ts: now_us(), since: Instant::now() })
+    trace().map(|_| Begun::now())
+}
+
+impl Begun {
+    #[cold]
+    fn now() -> Self {
+        Self { ts: now_us(), since: Instant::now() }
+    }
 }
 
 /// Records a collective that has ended.
-#[inline]
-pub(crate) fn end_operation(
-    begun: Option<Begun>,
-    kind: Kind,
-    bytes: usize,
-    seqno: u64,
-    choice: Option<Choice>,
-) {
-    if let (Some(begun), Some(trace)) = (begun, trace()) {
+pub(crate) fn end_operation(begun: Begun, kind: Kind, bytes: usize, seqno: u64, choice: Option<Choice>) {
+    if let Some(trace) = trace() {
         let args = Args {
             seqno,
             bytes,

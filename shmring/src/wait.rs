@@ -8,9 +8,8 @@ use std::time::{Duration, Instant};
 /// The budgets of one wait. The yielding budget adapts between its bounds, see [`Waiter`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitPolicy {
-    /// Looks without a pause instruction before anything else.
-    pub looks: u32,
-    /// Most looks with a pause instruction between them (about 40 ns each).
+    /// Most looks with a pause instruction between them (about 40 ns each). Looking without a pause would fetch the
+    /// awaited line back just before the peer writes it, which costs the peer more than the pause costs this side.
     pub spins: u32,
     /// Least time of yielding before the first sleep.
     pub yield_min: Duration,
@@ -28,7 +27,6 @@ impl WaitPolicy {
     pub fn for_cores(waiters: usize, cores: usize) -> Self {
         let room = waiters <= cores;
         Self {
-            looks: if room { 64 } else { 0 },
             spins: if room { 1500 } else { 0 },
             yield_min: Duration::from_micros(50),
             yield_max: Duration::from_millis(1),
@@ -39,7 +37,6 @@ impl WaitPolicy {
     /// A policy that sleeps at once: for tests and for threads that expect long waits.
     pub fn sleep_at_once() -> Self {
         Self {
-            looks: 0,
             spins: 0,
             yield_min: Duration::ZERO,
             yield_max: Duration::ZERO,
@@ -57,11 +54,11 @@ pub fn usable_cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// What a waiter has spent so far. Waits that ended while spinning are not counted: reading the clock
-/// would cost more than they took.
+/// What a waiter has spent so far. Waits that ended while spinning, or within the first few yields, are not counted:
+/// reading the clock would cost too much of what they took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WaitStats {
-    /// Waits that went beyond spinning.
+    /// Waits that went beyond spinning and the first yields.
     pub waits: u64,
     /// Total time of these waits, in nanoseconds.
     pub total_ns: u64,
@@ -137,6 +134,8 @@ where
 
 /// Fewest spins of a policy that spins: enough to notice that the peer has got a core of its own again.
 const SPINS_MIN: u32 = 32;
+/// Yields before the clock is read.
+const YIELDS_UNTIMED: u32 = 3;
 /// A wait that ends within so many yields after spinning was spun in vain.
 const YIELDS_IN_VAIN: u64 = 2;
 
@@ -176,11 +175,6 @@ impl Waiter {
     /// The first error of `wait`.
     #[inline]
     pub fn run<E>(&mut self, wait: &mut impl Wait<E>) -> Result<(), E> {
-        for _ in 0..self.policy.looks {
-            if wait.look()? {
-                return Ok(());
-            }
-        }
         for _ in 0..self.spins {
             if wait.look()? {
                 self.spins = (self.spins + self.spins / 8 + 1).min(self.policy.spins);
@@ -189,11 +183,26 @@ impl Waiter {
             spin_hint();
         }
         let yields = self.stats.yields;
-        let outcome = self.run_long(wait);
+        let outcome = self.yield_at_first(wait);
         if self.stats.yields - yields <= YIELDS_IN_VAIN {
             self.spins = (self.spins / 2).max(SPINS_MIN.min(self.policy.spins));
         }
         outcome
+    }
+
+    /// Yields a few times before the clock is read, which costs a tenth of what a wait for a peer on this core takes.
+    #[inline]
+    fn yield_at_first<E>(&mut self, wait: &mut impl Wait<E>) -> Result<(), E> {
+        if !self.yield_for.is_zero() {
+            for _ in 0..YIELDS_UNTIMED {
+                if wait.look()? {
+                    return Ok(());
+                }
+                self.stats.yields += 1;
+                yield_core();
+            }
+        }
+        self.run_long(wait)
     }
 
     #[cold]

@@ -46,8 +46,8 @@ impl Used {
             all_reduce: ranges(config, ranks)?,
             staging_bytes_per_rank: config.staging_bytes(ranks).ok()?,
             segment_bytes: config.segment_bytes(ranks).ok()?,
-            waiting: if policy.looks > 0 { "spin, then yield, then sleep" } else { "yield, then sleep" },
-            shared_cores: policy.looks == 0,
+            waiting: if policy.spins > 0 { "spin, then yield, then sleep" } else { "yield, then sleep" },
+            shared_cores: policy.spins == 0,
         })
     }
 }

@@ -12,7 +12,7 @@ use super::shared::Shared;
 use super::watch::{Duty, Look, Watch};
 use super::{health, registry};
 use crate::error::{Error, Stage};
-use crate::executor::{Buffers, Executor, Operation, Progress};
+use crate::executor::{Buffers, Exchange, Executor, Operation, Progress};
 use crate::fail::{self, FailPoint};
 use crate::plan::{Call, Choice, Kind, Limits, Plan, select};
 use crate::reduce::{self, Dst, ReduceOp, Reducer, Store};
@@ -34,6 +34,7 @@ use std::time::Duration;
 #[derive(Debug)]
 struct Prepared {
     plan: Plan,
+    exchange: Option<Exchange>,
     reducer: Reducer,
     descriptor: Descriptor,
     /// The descriptor's part of each message's stamp.
@@ -41,15 +42,23 @@ struct Prepared {
 }
 
 /// The operation that runs, besides what `Prepared` says of it.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Running {
-    buffers: Buffers,
-    stamp: Stamp,
-    trace: Option<trace::Begun>,
-    /// The input, where it is the output and the plan would overwrite what it has not read.
-    _copy: Option<Box<[u8]>>,
+    /// Whether there is one.
+    on: bool,
     /// Whether its call has been entered in the journal.
     announced: bool,
+    buffers: Buffers,
+    stamp: Stamp,
+}
+
+impl Running {
+    const NOTHING: Self = Self {
+        on: false,
+        announced: false,
+        buffers: Buffers { input: std::ptr::null(), output: std::ptr::null_mut() },
+        stamp: Stamp(0),
+    };
 }
 
 // SAFETY: what `begin` promises of the buffers holds on whichever thread advances the operation.
@@ -69,7 +78,11 @@ pub(crate) struct Engine {
     pub(super) tally: Tally,
     /// Plan and kernel of the last call that moved data between ranks; most calls repeat it.
     prepared: Option<Prepared>,
-    running: Option<Running>,
+    running: Running,
+    /// Of what runs, if it is traced.
+    traced: Option<trace::Begun>,
+    /// The input of what runs, where it is the output and the plan would overwrite what it has not read.
+    copy: Option<Box<[u8]>>,
     watch: Watch,
     /// Whether what runs is the barrier of `finalize`.
     pub(super) finalizing: bool,
@@ -97,7 +110,9 @@ impl Engine {
             seqno: 0,
             tally: Tally::default(),
             prepared: None,
-            running: None,
+            running: Running::NOTHING,
+            traced: None,
+            copy: None,
             watch: Watch::default(),
             finalizing: false,
             fail,
@@ -142,40 +157,39 @@ impl Engine {
         if word != 0 {
             return Err(shared.refuse(word, self.seqno + 1));
         }
-        if self.running.is_some() {
+        if self.running.on {
             // A panic has left it behind, half-way through its messages.
             let what = "a collective";
             return Err(shared.give_up(Error::Abandoned { rank: shared.rank, what }, self.seqno));
         }
         fail::at(&mut self.fail, fail::OP_BEGIN);
         self.seqno += 1;
-        let trace = trace::begin();
+        self.traced = trace::begin();
         // An operation without elements waits for nobody, but the others must be able to compare it with theirs.
         let is_empty = call.count == 0 && call.kind != Kind::Barrier;
         if shared.nranks > 1 && !is_empty {
             let prepared = self.prepare(shared, call);
-            let plan = &prepared.plan;
-            let (mixed, choice, channels, wires) = (prepared.mixed, plan.choice, plan.channels(), plan.wires);
-            let in_place = plan.works_in_place();
+            let (mixed, in_place) = (prepared.mixed, prepared.plan.works_in_place());
             self.remember(mixed);
             fail::at(&mut self.fail, fail::OP_CALLED);
-            if let Err(error) = self.shm.connect(&wires, choice.protocol, channels) {
+            let Self { prepared: Some(Prepared { plan, exchange, .. }), shm, executor, .. } = self else {
+                unreachable!("the call has just been prepared")
+            };
+            let (protocol, channels) = (plan.choice.protocol, plan.channels());
+            if let Err(error) = shm.connect(&plan.wires, protocol, channels) {
                 return Err(shared.give_up(error, self.seqno));
             }
-            let lines = if choice.protocol == Protocol::Simple { 0 } else { choice.chunk_bytes };
-            if let Some(Prepared { plan, .. }) = &self.prepared {
-                self.executor.start(plan, lines);
-            }
+            let lines = if protocol == Protocol::Simple { 0 } else { plan.choice.chunk_bytes };
+            executor.start(plan, exchange.is_some(), lines);
             self.watch.begin();
             let stamp = descriptor::stamp(mixed, self.seqno);
-            let (mut buffers, mut copy) = (buffers, None);
+            self.running = Running { on: true, announced: false, buffers, stamp };
             if !in_place && buffers.input == buffers.output.cast_const() {
                 // SAFETY: the caller's contract: the input has the call's bytes, and nobody writes to it now.
                 let input = unsafe { std::slice::from_raw_parts(buffers.input, call.bytes(shared.nranks)) };
-                let input = copy.insert(Box::<[u8]>::from(input));
-                buffers.input = input.as_ptr();
+                let input = self.copy.insert(Box::<[u8]>::from(input));
+                self.running.buffers.input = input.as_ptr();
             }
-            self.running = Some(Running { buffers, stamp, trace, _copy: copy, announced: false });
             return Ok(Begun::Running);
         }
         if is_empty {
@@ -186,8 +200,6 @@ impl Engine {
             // SAFETY: the caller's contract.
             unsafe { alone(call, buffers) };
         }
-        let stamp = Stamp::default();
-        self.running = Some(Running { buffers, stamp, trace, _copy: None, announced: true });
         Ok(Begun::Done)
     }
 
@@ -209,9 +221,12 @@ impl Engine {
         prepared.get_or_insert_with(|| {
             let choice = select(call, &shared.config, limits);
             let descriptor = Descriptor::new(call, *finalizing);
+            let plan = Plan::new(call.clone(), choice, shared.rank, shared.nranks);
+            let reducer = Reducer::new(call.dtype, call.op, shared.nranks as usize);
             Prepared {
-                plan: Plan::new(call.clone(), choice, shared.rank, shared.nranks),
-                reducer: Reducer::new(call.dtype, call.op, shared.nranks as usize),
+                exchange: Exchange::of(&plan, &reducer, shared.rank, shared.nranks),
+                plan,
+                reducer,
                 descriptor,
                 mixed: descriptor.mix(),
             }
@@ -227,8 +242,7 @@ impl Engine {
     #[inline]
     fn parts(&mut self) -> Option<(&mut Executor, Operation<'_>, &Segment, &mut [Lane])> {
         let Self { executor, prepared, running, shm, .. } = self;
-        let (Some(Prepared { plan, reducer, .. }), Some(running)) = (prepared, running) else { return None };
-        let operation = Operation { plan, reducer, buffers: running.buffers, stamp: running.stamp };
+        let operation = operation(prepared, running)?;
         Some((executor, operation, &shm.segment, &mut shm.lanes))
     }
 
@@ -241,12 +255,9 @@ impl Engine {
     /// - The contract of `begin` holds still.
     #[inline]
     pub(crate) unsafe fn advance(&mut self, shared: &Shared) -> Result<Progress, Error> {
-        let (Some(Prepared { plan, descriptor, .. }), Some(running)) = (&self.prepared, &mut self.running)
-        else {
-            return Ok(Progress::Done);
-        };
+        let Some(Prepared { plan, descriptor, .. }) = &self.prepared else { return Ok(Progress::Done) };
         let (descriptor, seqno) = (*descriptor, self.seqno);
-        let first = !std::mem::replace(&mut running.announced, true);
+        let first = !std::mem::replace(&mut self.running.announced, true);
         // A message in lines goes first, and everything else is done while the peers' messages are under way. The
         // stamp keeps data apart in any case; the journal is for those who wait in vain.
         let early = first && plan.choice.protocol == Protocol::Simple;
@@ -332,10 +343,8 @@ impl Engine {
         let duty = self.duty(shared);
         let seqno = self.seqno;
         let Self { executor, prepared, running, shm, waiter, watch, fail, .. } = self;
-        let (Some(Prepared { plan, reducer, descriptor, .. }), Some(running)) = (prepared, running) else {
-            return Ok(());
-        };
-        let operation = Operation { plan, reducer, buffers: running.buffers, stamp: running.stamp };
+        let Some(operation) = operation(prepared, running) else { return Ok(()) };
+        let descriptor = prepared.as_ref().map(|prepared| prepared.descriptor);
         let header = shared.segment.header();
         let awaited = Cell::new(None);
         let mut ended = 0;
@@ -355,7 +364,8 @@ impl Engine {
             },
             |waited| {
                 fail::at(fail, fail::OP_BLOCKED);
-                let look = Look { descriptor: *descriptor, waited, awaits: awaited.get(), is_task: false };
+                let Some(descriptor) = descriptor else { return Ok(()) };
+                let look = Look { descriptor, waited, awaits: awaited.get(), is_task: false };
                 // Only a blocking call gets here, and it has the handle.
                 registry::holding(|| watch.check_collective(shared, duty, look))
             },
@@ -374,8 +384,13 @@ impl Engine {
         let bytes = call.bytes(shared.nranks);
         self.tally.count(call.kind, bytes);
         self.publish_tally(shared, bytes);
-        let begun = self.running.take().and_then(|running| running.trace);
-        trace::end_operation(begun, call.kind, bytes, self.seqno, self.last_choice());
+        self.running.on = false;
+        if self.copy.is_some() {
+            self.copy = None;
+        }
+        if let Some(begun) = self.traced.take() {
+            trace::end_operation(begun, call.kind, bytes, self.seqno, self.last_choice());
+        }
     }
 
     /// Publishes the counters, for small operations only now and then.
@@ -414,6 +429,14 @@ unsafe fn alone(call: &Call, buffers: Buffers) {
             reduce::copy(input, &to, call.bytes(1));
         }
     }
+}
+
+/// What the executor is to run, if something runs.
+#[inline]
+fn operation<'a>(prepared: &'a Option<Prepared>, running: &Running) -> Option<Operation<'a>> {
+    let Prepared { plan, exchange, reducer, .. } = prepared.as_ref().filter(|_| running.on)?;
+    let Running { buffers, stamp, .. } = *running;
+    Some(Operation { plan, reducer, exchange: exchange.as_ref(), buffers, stamp })
 }
 
 /// Tells the other ranks what this one calls as operation `seqno`.

@@ -38,6 +38,7 @@ impl Shared {
         self.health.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    #[inline]
     pub(crate) fn record(&self) -> &MemberRecord {
         self.segment.member_record(self.rank)
     }

@@ -4,11 +4,14 @@
 //! [`Communicator`](crate::Communicator) poll in the caller's thread and sleep on the rank's doorbell; a
 //! [`Group`](crate::Group) and the drivers of [`Stream`](crate::Stream)s poll many operations in turn.
 
+mod exchange;
 mod primitive;
 
 use crate::plan::{Plan, Prim};
 use crate::reduce::Reducer;
 use crate::transport::shm::Lane;
+pub(crate) use exchange::Exchange;
+use exchange::{Exchanging, Standing};
 use primitive::Scratch;
 use shmring::doorbell::Awaits;
 use shmring::segment::Segment;
@@ -29,6 +32,8 @@ pub(crate) struct Buffers {
 pub(crate) struct Operation<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) reducer: &'a Reducer,
+    /// Its primitives, if it is an exchange.
+    pub(crate) exchange: Option<&'a Exchange>,
     pub(crate) buffers: Buffers,
     /// What its messages are marked with: others do not arrive.
     pub(crate) stamp: Stamp,
@@ -74,6 +79,8 @@ impl Cursor {
 #[derive(Debug)]
 pub(crate) struct Executor {
     cursors: Vec<Cursor>,
+    /// Where an exchange stands, which has no cursors.
+    standing: Standing,
     scratch: Scratch,
     rank: u32,
     nranks: u32,
@@ -84,15 +91,25 @@ const NOTIFY_BYTES: usize = 32 << 10;
 
 impl Executor {
     pub(crate) fn new(rank: u32, nranks: u32) -> Self {
-        Self { cursors: Vec::new(), scratch: Scratch::new(nranks), rank, nranks }
+        Self {
+            cursors: Vec::new(),
+            standing: Standing::default(),
+            scratch: Scratch::new(nranks),
+            rank,
+            nranks,
+        }
     }
 
     /// Prepares for a new operation; the previous one is done or has failed.
     #[inline]
-    pub(crate) fn start(&mut self, plan: &Plan, lines: usize) {
+    pub(crate) fn start(&mut self, plan: &Plan, is_exchange: bool, lines: usize) {
+        self.standing = Standing::default();
+        self.scratch.reserve(plan.channels(), lines);
+        if is_exchange {
+            return;
+        }
         self.cursors.clear();
         self.cursors.extend((0..plan.channels()).map(|channel| Cursor::first(plan, channel)));
-        self.scratch.reserve(plan.channels(), lines);
     }
 
     /// Advances each channel in turn until all are blocked or done.
@@ -105,6 +122,20 @@ impl Executor {
     /// - `start` was called for this operation, and `lanes` are connected for it.
     #[inline]
     pub(crate) unsafe fn poll(
+        &mut self,
+        operation: &Operation<'_>,
+        segment: &Segment,
+        lanes: &mut [Lane],
+    ) -> Result<Progress, Error> {
+        if let Some(exchange) = operation.exchange {
+            // SAFETY: the caller's contract.
+            return unsafe { self.exchanging(exchange, operation, &mut lanes[0]).poll(segment) };
+        }
+        // SAFETY: the caller's contract.
+        unsafe { self.poll_channels(operation, segment, lanes) }
+    }
+
+    unsafe fn poll_channels(
         &mut self,
         operation: &Operation<'_>,
         segment: &Segment,
@@ -159,6 +190,18 @@ impl Executor {
         operation: &Operation<'_>,
         lanes: &mut [Lane],
     ) -> Result<Option<Awaits>, Error> {
+        if let Some(exchange) = operation.exchange {
+            return self.exchanging(exchange, operation, &mut lanes[0]).awaits();
+        }
+        // SAFETY: the caller's contract.
+        unsafe { self.channels_await(operation, lanes) }
+    }
+
+    unsafe fn channels_await(
+        &mut self,
+        operation: &Operation<'_>,
+        lanes: &mut [Lane],
+    ) -> Result<Option<Awaits>, Error> {
         let mut all = None;
         for (channel, lane) in lanes.iter_mut().enumerate().take(self.cursors.len()) {
             if let Some((mut context, arrived)) = self.context(channel, operation, lane) {
@@ -170,6 +213,19 @@ impl Executor {
         Ok(all)
     }
 
+    #[inline]
+    fn exchanging<'a>(
+        &'a mut self,
+        exchange: &'a Exchange,
+        operation: &'a Operation<'a>,
+        lane: &'a mut Lane,
+    ) -> Exchanging<'a> {
+        let Self { standing, scratch, rank, nranks, .. } = self;
+        let (prim, rank, nranks) = (exchange.sent(), *rank, *nranks);
+        let context = primitive::Context { operation, prim, lane, scratch, rank, nranks, channel: 0 };
+        Exchanging { exchange, standing, context }
+    }
+
     /// The current primitive of a channel and how many of its messages have arrived.
     #[inline]
     fn context<'a>(
@@ -178,7 +234,7 @@ impl Executor {
         operation: &'a Operation<'a>,
         lane: &'a mut Lane,
     ) -> Option<(primitive::Context<'a>, &'a mut u32)> {
-        let Self { cursors, scratch, rank, nranks } = self;
+        let Self { cursors, scratch, rank, nranks, .. } = self;
         let Cursor { prim, arrived, .. } = &mut cursors[channel];
         let (rank, nranks) = (*rank, *nranks);
         let prim = prim.as_ref()?;

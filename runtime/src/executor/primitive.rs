@@ -55,6 +55,25 @@ impl Scratch {
         }
     }
 
+    /// Forgets the listed sources.
+    #[inline]
+    pub(super) fn start_list(&mut self) {
+        self.sources.clear();
+    }
+
+    /// Lists a source of the running primitive.
+    #[inline]
+    pub(super) fn list(&mut self, source: *const u8) {
+        self.sources.push(Source(source));
+    }
+
+    /// The sources in the order in which they were listed.
+    #[inline]
+    pub(super) fn listed(&self) -> &[*const u8] {
+        // SAFETY: `Source` is transparent, so the vector holds exactly these pointers.
+        unsafe { std::slice::from_raw_parts(self.sources.as_ptr().cast(), self.sources.len()) }
+    }
+
     #[inline]
     fn message(&mut self, channel: usize, rank: u32) -> *mut u8 {
         let at = (channel * self.nranks + rank as usize) * self.stride / 8;
@@ -110,7 +129,8 @@ impl Context<'_> {
         self.operation.plan.choice.protocol
     }
 
-    fn bytes(&self, elements: usize) -> usize {
+    #[inline]
+    pub(super) fn bytes(&self, elements: usize) -> usize {
         elements * self.operation.reducer.dtype().size_bytes()
     }
 
@@ -152,13 +172,15 @@ impl Context<'_> {
         }
     }
 
-    fn output(&self, span: Span) -> *mut u8 {
+    #[inline]
+    pub(super) fn output(&self, span: Span) -> *mut u8 {
         debug_assert!(span.end() <= self.operation.plan.output, "{span:?} of {:?}", self.operation.plan);
         // The plan's spans lie inside the buffers, which the caller of the operation vouched for.
         self.operation.buffers.output.wrapping_add(self.bytes(span.at))
     }
 
-    fn input(&self, span: Span) -> *const u8 {
+    #[inline]
+    pub(super) fn input(&self, span: Span) -> *const u8 {
         debug_assert!(span.end() <= self.operation.plan.input, "{span:?} of {:?}", self.operation.plan);
         self.operation.buffers.input.wrapping_add(self.bytes(span.at))
     }
@@ -247,12 +269,8 @@ impl Context<'_> {
                 (_, Some(Own::Blocks(_))) => unreachable!("no primitive reduces several blocks"),
                 (_, Some(Own::Span { span, .. })) => {
                     let own_index = self.list_sources(span);
-                    let sources: &[*const u8] = std::slice::from_raw_parts(
-                        self.scratch.sources.as_ptr().cast(),
-                        self.scratch.sources.len(),
-                    );
                     let scaled = self.scales().then_some(own_index);
-                    self.operation.reducer.fold(sources, scaled, dsts, prim.len, prim.last);
+                    self.operation.reducer.fold(self.scratch.listed(), scaled, dsts, prim.len, prim.last);
                 }
             }
         }
@@ -332,17 +350,18 @@ impl Context<'_> {
     /// From all: rank order, the same on every rank. From one rank: the received value first.
     #[inline]
     fn list_sources(&mut self, own: Span) -> usize {
-        self.scratch.sources.clear();
+        self.scratch.start_list();
         let own_address = self.input(own);
         if matches!(self.prim.recv, Recv::All | Recv::AllPairs) {
             for rank in 0..self.nranks {
                 let address = if rank == self.rank { own_address } else { self.source(rank) };
-                self.scratch.sources.push(Source(address));
+                self.scratch.list(address);
             }
             self.rank as usize
         } else {
             let received = self.single_source();
-            self.scratch.sources.extend([Source(received), Source(own_address)]);
+            self.scratch.list(received);
+            self.scratch.list(own_address);
             1
         }
     }
@@ -380,6 +399,6 @@ fn receiver(lane: &mut Lane, recv: Recv, from: u32) -> &mut Receiver {
 }
 
 #[inline]
-fn connected<T>(end: &mut Option<T>) -> &mut T {
+pub(super) fn connected<T>(end: &mut Option<T>) -> &mut T {
     end.as_mut().expect("the operation's connections are made before it is polled")
 }

@@ -62,6 +62,26 @@ pub(crate) unsafe fn write_lines<L: Line>(lines: &[L], flag: u64, payload: *cons
     }
 }
 
+/// Whether a line has arrived.
+///
+/// # Errors
+/// [`Error::Corrupt`] when its flag belongs to a step that the sender cannot have reached.
+#[inline]
+pub(crate) fn is_here<L: Line>(line: &L, flag: u64) -> Result<bool, Error> {
+    // ORDERING: Acquire pairs with the Release in `write_lines`.
+    let found = line.flag().load(Ordering::Acquire);
+    if found == flag {
+        return Ok(true);
+    }
+    // Flags of older steps or other stamps wait here to be overwritten; those of the next steps were never sent, since
+    // that takes our credit.
+    let ahead = (found as u32).wrapping_sub(flag as u32);
+    if (1..=FLAGS_AHEAD).contains(&ahead) {
+        return Err(Error::corrupt("a line's flag", found, flag));
+    }
+    Ok(false)
+}
+
 /// Copies the lines that have arrived; true when all have.
 ///
 /// # Safety
@@ -77,17 +97,8 @@ pub(crate) unsafe fn read_lines<L: Line>(
     let count = lines_of::<L>(len);
     while reading.lines < count {
         let line = &lines[reading.lines];
-        // ORDERING: Acquire pairs with the Release in `write_lines`.
-        let found = line.flag().load(Ordering::Acquire);
-        if found != flag {
-            // Flags of older steps or other stamps wait here to be overwritten; those of the next steps were never
-            // sent, since that takes our credit.
-            let ahead = (found as u32).wrapping_sub(flag as u32);
-            return if (1..=FLAGS_AHEAD).contains(&ahead) {
-                Err(Error::corrupt("a line's flag", found, flag))
-            } else {
-                Ok(false)
-            };
+        if !is_here(line, flag)? {
+            return Ok(false);
         }
         let at = reading.lines * L::PAYLOAD;
         let part = L::PAYLOAD.min(len - at);

@@ -12,7 +12,7 @@
 
 mod line;
 
-pub(crate) use line::{Reading, read_lines, write_lines};
+pub(crate) use line::{Line, Reading, is_here, read_lines, write_lines};
 
 use crate::layout::{LL_PAYLOAD, LL128_PAYLOAD, RingGeometry};
 

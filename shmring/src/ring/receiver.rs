@@ -3,7 +3,7 @@
 use super::{RingMemory, take_role};
 use crate::error::Error;
 use crate::layout::ReceiverLine;
-use crate::protocol::{Protocol, Reading, Stamp, read_lines};
+use crate::protocol::{Line, Protocol, Reading, Stamp, is_here, read_lines};
 use crate::sync::{Ordering, PayloadWord, give_back, lend_words};
 
 /// One receiver of a ring. `Send`, not `Clone`: the type is the role.
@@ -118,11 +118,50 @@ impl Receiver {
         }
     }
 
+    /// Whether the next message, which is a single line of LL or LL128, has arrived with this stamp.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when the line's flag belongs to a step that the sender cannot have reached.
+    ///
+    /// # Panics
+    /// If the ring has no lines of the protocol, or the protocol is Simple.
+    #[inline]
+    pub fn has_line(&self, protocol: Protocol, stamp: Stamp) -> Result<bool, Error> {
+        let flag = stamp.flag(self.head);
+        match protocol {
+            Protocol::Ll => is_here(&self.ring.ll_slot(self.head)[0], flag),
+            Protocol::Ll128 => is_here(&self.ring.ll128_slot(self.head)[0], flag),
+            Protocol::Simple => panic!("Simple is received by `is_posted` and `read_slot`"),
+        }
+    }
+
+    /// Runs `f` on the payload of the next message's one line, which [`Receiver::has_line`] has found.
+    ///
+    /// # Safety
+    /// - `has_line` answered true since the last release, for this protocol.
+    /// - `f` reads no more than the line's payload, expects any content, and does not keep the pointer beyond the next
+    ///   [`Receiver::release`].
+    #[inline]
+    pub unsafe fn read_line<R>(&self, protocol: Protocol, f: impl FnOnce(*const u8) -> R) -> R {
+        // SAFETY: the slot is ours until `release` (rule 2); the caller keeps `f` inside it.
+        unsafe { lend_words(self.message_words(protocol), false, |from| f(from.cast_const())) }
+    }
+
+    /// What may be lent of the next message.
+    #[inline]
+    fn message_words(&self, protocol: Protocol) -> &[PayloadWord] {
+        match protocol {
+            Protocol::Ll => self.ring.ll_slot(self.head).first().map_or(&[], |line| line.data()),
+            Protocol::Ll128 => self.ring.ll128_slot(self.head).first().map_or(&[], |line| line.data()),
+            Protocol::Simple => self.ring.simple_slot(self.head),
+        }
+    }
+
     /// Gives the slot back: one credit for the sender.
     #[inline]
     pub fn release(&mut self, protocol: Protocol) {
         self.reading = Reading::default();
-        give_back(self.ring.simple_slot(self.head));
+        give_back(self.message_words(protocol));
         self.carried[protocol as usize] += 1;
         self.head += 1;
         // ORDERING: Release pairs with the Acquire in `Sender::reload_heads`: our reads of the slot come

@@ -157,6 +157,21 @@ const ORDERINGS: &[Mutant] = &[
         edits: &[edit(SENDER, "head.load(Ordering::Acquire)", "head.load(Ordering::Relaxed)")],
     },
     Mutant {
+        name: "answers give one credit too many",
+        test: ("credit", "by_answers"),
+        edits: &[edit(SENDER, "self.head_cache.max(step)", "self.head_cache.max(step + 1)")],
+    },
+    Mutant {
+        name: "flag of a single line stored relaxed",
+        test: ("credit", "by_answers"),
+        edits: &[edit(LINE, FLAG_STORE, "line.flag().store(flag, Ordering::Relaxed);")],
+    },
+    Mutant {
+        name: "flag of a single line loaded relaxed",
+        test: ("credit", "by_answers"),
+        edits: &[edit(LINE, "line.flag().load(Ordering::Acquire)", "line.flag().load(Ordering::Relaxed)")],
+    },
+    Mutant {
         name: "head stored relaxed, two receivers",
         test: ("receivers", "simple"),
         edits: &[edit(

@@ -19,13 +19,16 @@ impl Communicator {
         Err(self.argument(kind(0).name(), what))
     }
 
+    #[inline]
     pub(super) fn same_length(&self, kind: Kind, send: usize, recv: usize) -> Result<(), Error> {
-        if send == recv {
-            return Ok(());
-        }
+        if send == recv { Ok(()) } else { Err(self.unequal(kind, send, recv)) }
+    }
+
+    #[cold]
+    fn unequal(&self, kind: Kind, send: usize, recv: usize) -> Error {
         let what =
             format!("the send buffer has {send} elements, the receive buffer {recv}; they must be equal");
-        Err(self.argument(kind.name(), what))
+        self.argument(kind.name(), what)
     }
 
     /// Whether `all` elements are a block of `count` for each rank; `whole` is the buffer that has them.
