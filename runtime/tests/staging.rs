@@ -55,6 +55,7 @@ fn committed_memory_stays_within_the_bound() {
                     (Some(Algorithm::Flat), 1),
                     (Some(Algorithm::TwoShot), 1),
                     (Some(Algorithm::Ring), 2),
+                    (Some(Algorithm::Relay), 2),
                 ] {
                     let staging_max_bytes = Some(bound);
                     let config =
@@ -71,17 +72,19 @@ fn committed_memory_stays_within_the_bound() {
     }
 }
 
-/// One rank that uses every ring it can use commits exactly what the bound counts: a looser count would not bind.
+/// Ranks that use every ring and relay that they can use commit what the bound counts, but for the bytes that do not
+/// divide by the ranks: a looser count would not bind.
 #[test]
 fn the_bound_counts_what_is_committed() {
     let config = Config { staging_max_bytes: Some(300_000), channels: 2, ..Config::new(3) };
     with_ranks(
         3,
-        &Config { algorithm: Some(Algorithm::Ring), min_channels: 2, ..config.clone() },
+        &Config { algorithm: Some(Algorithm::Relay), min_channels: 2, ..config.clone() },
         |mut comm| {
             let (n, rank) = (comm.nranks(), comm.rank());
             let (mine, mut all) = (vec![1f32; 200_000], vec![0f32; 600_000]);
             comm.all_to_all(&all.clone(), &mut all).unwrap();
+            comm.all_reduce_in_place(&mut all, ReduceOp::Sum).unwrap();
             for root in 0..n {
                 comm.gather(&mine, &mut all, root).unwrap();
             }
@@ -91,7 +94,8 @@ fn the_bound_counts_what_is_committed() {
             }
             comm.barrier().unwrap();
             let staged = comm.shared_bytes().unwrap() - config.control_bytes(3).unwrap();
-            assert_eq!(staged, 3 * config.staging_bytes(3).unwrap());
+            let counted = 3 * config.staging_bytes(3).unwrap();
+            assert!(staged <= counted && counted < staged + 3 * 2, "{staged} of {counted} bytes");
             comm.finalize().unwrap();
         },
     );

@@ -46,4 +46,4 @@ pub mod wait;
 
 pub use error::Error;
 pub use protocol::{Protocol, Stamp};
-pub use ring::{Receiver, Sender, heap_ring};
+pub use ring::{Receiver, Relay, Sender, heap_relay, heap_ring};

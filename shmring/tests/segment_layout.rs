@@ -7,8 +7,8 @@
 use shmring::doorbell::Awaits;
 use shmring::layout::{
     Geometry, HeaderWord, JOURNAL_ENTRIES, LAYOUT_VERSION, Ll128Line, LlLine, MAGIC, MAX_CHANNELS,
-    MAX_MEMBERS, MEMBER_WORDS, MemberRecord, PAGE, ReceiverLine, RingGeometry, SLOTS_MAX, SegmentHeader,
-    SenderLine,
+    MAX_MEMBERS, MEMBER_WORDS, MemberRecord, MemberTurn, PAGE, PieceTurn, ReceiverLine, RelayGeometry,
+    RingGeometry, SLOTS_MAX, SegmentHeader, SenderLine,
 };
 use shmring::segment::{Segment, SegmentName, SegmentSpec};
 use std::collections::BTreeMap;
@@ -192,6 +192,42 @@ fn ring_areas() {
     }
 }
 
+/// The structures of a relay have the sizes and offsets that the page gives, and its areas lie where the formulas say.
+#[test]
+fn relay_areas() {
+    let expected = [
+        ("MemberTurn", "done", offset_of!(MemberTurn, done), size_of::<MemberTurn>()),
+        ("MemberTurn", "taken", offset_of!(MemberTurn, taken), size_of::<MemberTurn>()),
+        ("PieceTurn", "turn", offset_of!(PieceTurn, turn), size_of::<PieceTurn>()),
+    ];
+    let rows = table("A relay", 1);
+    let found: Vec<_> = rows
+        .iter()
+        .map(|row| (&*row[0], &*row[1], number(&row[2]) as usize, number(&row[3]) as usize))
+        .collect();
+    assert_eq!(found, expected);
+
+    let rows = table("A relay", 0);
+    for (members, piece_bytes) in [(1, 64), (2, 262_144), (7, 4160), (64, 65_536)] {
+        let shape = RelayGeometry { members, blocks: 4, piece_bytes };
+        let names = BTreeMap::from([("members", u64::from(members)), ("piece", piece_bytes.into())]);
+        let value = |row: usize, column: usize| Formula::value(&rows[row][column], &names);
+        assert_eq!((value(0, 1), value(0, 2)), (0, shape.turns_offset()));
+        assert_eq!((value(1, 1), value(1, 2)), (shape.turns_offset(), 128 * shape.pieces()));
+        assert_eq!(value(2, 1), shape.pieces_offset());
+        assert_eq!(value(2, 1) + value(2, 2), shape.total_bytes());
+    }
+    // The size of a piece: by the slot, by the most of one piece, by the most of all, and the least.
+    for (members, slot_bytes, piece) in
+        [(2, 65_536, 65_536), (2, 1 << 20, 262_144), (100, 1 << 20, 167_744), (1024, 1 << 20, 16_384)]
+    {
+        let ring = |receivers| RingGeometry { receivers, slots: 4, ll_lines: 1, ll128_lines: 1, slot_bytes };
+        let geometry = Geometry { members, channels: 1, fan: ring(members), pair: ring(1) };
+        let expected = RelayGeometry { members, blocks: 4, piece_bytes: piece };
+        assert_eq!(geometry.relay(), expected);
+    }
+}
+
 /// The parts of the file lie where the page's formulas say, for segments of several shapes.
 #[test]
 fn file_parts() {
@@ -206,6 +242,8 @@ fn file_parts() {
         "pair ring of channel c, source s, destination d",
         "mail rings",
         "mail ring of source s, destination d",
+        "relays",
+        "relay of channel c",
     ];
     assert_eq!(names, expected);
     for (members, channels) in [(1, 1), (2, 3), (7, 2), (64, 16)] {
@@ -225,6 +263,7 @@ fn check_parts(rows: &[Vec<String>], geometry: Geometry) {
         ("fan", fan.total_bytes()),
         ("pair", pair.total_bytes()),
         ("mail", geometry.mail().total_bytes()),
+        ("relay", geometry.relay().total_bytes()),
         ("m", m.into()),
         ("c", c.into()),
         ("s", s.into()),
@@ -246,7 +285,11 @@ fn check_parts(rows: &[Vec<String>], geometry: Geometry) {
     names.insert("mail_rings", mails);
     assert_eq!(pairs + value(4, 2, &names), mails);
     assert_eq!(value(7, 1, &names), geometry.mail_offset(s, d));
-    assert_eq!(mails + value(6, 2, &names), geometry.total_bytes());
+    let relays = value(8, 1, &names);
+    names.insert("relays", relays);
+    assert_eq!(mails + value(6, 2, &names), relays);
+    assert_eq!(value(9, 1, &names), geometry.relay_offset(c));
+    assert_eq!(relays + value(8, 2, &names), geometry.total_bytes());
 }
 
 /// Offsets and sizes of the fields in a table, by name.

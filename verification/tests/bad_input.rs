@@ -71,7 +71,7 @@ fn a_full_tmpfs_is_an_error() {
         return;
     };
     let dir = tmpfs.0.path();
-    let finished = perf(dir, &["all_reduce", "-n", "8", "-b", "64M", "-e", "64M", "-w", "1", "--iters", "1"]);
+    let finished = perf(dir, &["all_gather", "-n", "8", "-b", "64M", "-e", "64M", "-w", "1", "--iters", "1"]);
     println!("{}", finished.stderr);
     assert_eq!(finished.code, Some(1), "{finished:?}");
     let named = finished.stderr.lines().filter(|line| line.contains("no room in ")).collect::<Vec<_>>();

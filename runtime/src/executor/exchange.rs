@@ -56,7 +56,7 @@ impl Exchange {
                 Recv::All => {
                     (0..nranks).filter(|from| *from != rank).for_each(|from| heard[from as usize] += 1)
                 }
-                Recv::Pair(_) | Recv::AllPairs => return None,
+                Recv::Pair(_) | Recv::AllPairs | Recv::Relay(_) => return None,
             }
         }
         let hears_each = (0..nranks).all(|from| heard[from as usize] == u32::from(from != rank));
@@ -202,7 +202,8 @@ unsafe fn fold(context: &mut Context<'_>, prim: &Prim, protocol: Protocol) {
             own
         } else {
             // SAFETY: the message has arrived, and is released after its use.
-            unsafe { receiver(context.lane, from).read_line(protocol, |line| line) }.wrapping_add(part)
+            let line = unsafe { receiver(context.lane, from).read_line(protocol, |line| line) };
+            line.wrapping_add(part)
         };
         context.scratch.list(source);
     }
@@ -216,10 +217,10 @@ unsafe fn fold(context: &mut Context<'_>, prim: &Prim, protocol: Protocol) {
 unsafe fn copy(context: &mut Context<'_>, prim: &Prim, message: Option<(u32, Protocol)>) {
     let Some(dst) = prim.dst else { return };
     let from = match (message, prim.own) {
-        // SAFETY: the message has arrived, and is released after its use.
         (Some((from, protocol)), None) => {
-            unsafe { receiver(context.lane, from).read_line(protocol, |line| line) }
-                .wrapping_add(context.bytes(prim.part))
+            // SAFETY: the message has arrived, and is released after its use.
+            let line = unsafe { receiver(context.lane, from).read_line(protocol, |line| line) };
+            line.wrapping_add(context.bytes(prim.part))
         }
         (None, Some(Own::Span { span, .. })) => context.input(span),
         _ => return,

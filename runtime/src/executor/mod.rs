@@ -222,7 +222,16 @@ impl Executor {
     ) -> Exchanging<'a> {
         let Self { standing, scratch, rank, nranks, .. } = self;
         let (prim, rank, nranks) = (exchange.sent(), *rank, *nranks);
-        let context = primitive::Context { operation, prim, lane, scratch, rank, nranks, channel: 0 };
+        let context = primitive::Context {
+            operation,
+            prim,
+            lane,
+            scratch,
+            rank,
+            nranks,
+            channel: 0,
+            piece: std::ptr::null_mut(),
+        };
         Exchanging { exchange, standing, context }
     }
 
@@ -238,7 +247,19 @@ impl Executor {
         let Cursor { prim, arrived, .. } = &mut cursors[channel];
         let (rank, nranks) = (*rank, *nranks);
         let prim = prim.as_ref()?;
-        Some((primitive::Context { operation, prim, lane, scratch, rank, nranks, channel }, arrived))
+        Some((
+            primitive::Context {
+                operation,
+                prim,
+                lane,
+                scratch,
+                rank,
+                nranks,
+                channel,
+                piece: std::ptr::null_mut(),
+            },
+            arrived,
+        ))
     }
 
     /// Runs the channel's next primitive; the bytes it moved, or `None` if it must wait.
@@ -263,7 +284,16 @@ impl Executor {
         cursor.prim = operation.plan.prim(channel, cursor.index);
         let Self { scratch, rank, nranks, .. } = self;
         let (prim, rank, nranks) = (&prim, *rank, *nranks);
-        let mut context = primitive::Context { operation, prim, lane, scratch, rank, nranks, channel };
+        let mut context = primitive::Context {
+            operation,
+            prim,
+            lane,
+            scratch,
+            rank,
+            nranks,
+            channel,
+            piece: std::ptr::null_mut(),
+        };
         // SAFETY: the caller's contract; `awaits` has answered `None`.
         unsafe { context.run() };
         Ok(Some(Self::bytes(prim, operation)))

@@ -6,7 +6,7 @@
 //! | LL, LL128 | from scratch (or the output), where the lines were unpacked as they arrived | to scratch (or the output), then packed into lines |
 
 use super::Operation;
-use crate::plan::{Own, Prim, Recv, Send, Span, Stretch};
+use crate::plan::{Own, Prim, Recv, Send, Span, Stretch, Turn};
 use crate::reduce::{self, Dst, Store};
 use crate::transport::shm::Lane;
 use shmring::doorbell::Awaits;
@@ -90,6 +90,8 @@ pub(super) struct Context<'a> {
     pub(super) rank: u32,
     pub(super) nranks: u32,
     pub(super) channel: usize,
+    /// The piece of the relay that the primitive adds to.
+    pub(super) piece: *mut u8,
 }
 
 impl Context<'_> {
@@ -106,6 +108,11 @@ impl Context<'_> {
             }
             // The slowest receiver may be any of them.
             Send::Fan => (connected(&mut self.lane.fan_out).has_credit()?, Awaits::Anyone),
+            // Whoever has not done with the block before the last ones may be any of them.
+            Send::Relay(Turn { block, turn: 0, .. }) => {
+                (connected(&mut self.lane.relay).has_credit(block)?, Awaits::Anyone)
+            }
+            Send::Relay(_) | Send::Finish => (true, Awaits::Anyone),
         };
         if !credit {
             return Ok(Some(from));
@@ -142,6 +149,11 @@ impl Context<'_> {
             Recv::None => return Ok(None),
             Recv::From(rank) | Recv::Pair(rank) => (1, rank),
             Recv::All | Recv::AllPairs => (self.nranks - 1, (self.rank + 1) % self.nranks),
+            Recv::Relay(Turn { block, piece, turn }) => {
+                let relay = connected(&mut self.lane.relay);
+                let passed = relay.has_passed(block, piece, turn, self.operation.stamp)?;
+                return Ok((!passed).then_some((piece + turn) % self.nranks));
+            }
         };
         let (protocol, len) = (self.protocol(), self.bytes(self.prim.message));
         let stamp = self.operation.stamp;
@@ -201,6 +213,20 @@ impl Context<'_> {
         // SAFETY: in each call below the caller's contract; slots and scratch hold a whole message.
         unsafe {
             match (self.prim.send, protocol) {
+                (Send::Finish, _) => connected(&mut self.lane.relay).finish(),
+                (Send::Relay(Turn { block, piece, turn }), _) => {
+                    let at = connected(&mut self.lane.relay).piece(block, piece, true, |at, room| {
+                        assert!(bytes <= room, "{bytes} bytes in a piece of {room}");
+                        at
+                    });
+                    self.piece = at;
+                    let piece_dst = Dst { ptr: at, store: Store::Cached };
+                    match output {
+                        Some(dst) => self.fill(&[piece_dst, dst]),
+                        None => self.fill(&[piece_dst]),
+                    }
+                    connected(&mut self.lane.relay).pass(block, piece, turn, stamp);
+                }
                 (Send::None, _) => {
                     if let Some(dst) = output {
                         self.fill(&[dst]);
@@ -331,9 +357,19 @@ impl Context<'_> {
     fn single_source(&mut self) -> *const u8 {
         let from = match self.prim.recv {
             Recv::From(rank) | Recv::Pair(rank) => rank,
+            Recv::Relay(turn) => return self.relayed(turn),
             Recv::None | Recv::All | Recv::AllPairs => unreachable!("no such primitive has an output"),
         };
         self.source(from)
+    }
+
+    /// A piece of the relay: the one that this primitive adds to, or a finished one.
+    fn relayed(&mut self, Turn { block, piece, .. }: Turn) -> *const u8 {
+        if matches!(self.prim.send, Send::Relay(_)) {
+            return self.piece.cast_const();
+        }
+        // SAFETY: `receive` found the last turn passed, and the block is finished only later.
+        unsafe { connected(&mut self.lane.relay).piece(block, piece, false, |at, _| at.cast_const()) }
     }
 
     fn source(&mut self, from: u32) -> *const u8 {
@@ -372,6 +408,7 @@ impl Context<'_> {
         let protocol = self.protocol();
         match self.prim.recv {
             Recv::None => {}
+            Recv::Relay(Turn { block, piece, .. }) => connected(&mut self.lane.relay).give_back(block, piece),
             Recv::Pair(rank) => connected(&mut self.lane.pair_in[rank as usize]).release(protocol),
             Recv::From(rank) => connected(&mut self.lane.fan_in[rank as usize]).release(protocol),
             Recv::All => self.lane.fan_in.iter_mut().flatten().for_each(|r| r.release(protocol)),
@@ -385,7 +422,7 @@ impl Context<'_> {
     fn sender(&mut self) -> &mut Sender {
         match self.prim.send {
             Send::Pair(to) => connected(&mut self.lane.pair_out[to as usize]),
-            Send::Fan | Send::None => connected(&mut self.lane.fan_out),
+            _ => connected(&mut self.lane.fan_out),
         }
     }
 }

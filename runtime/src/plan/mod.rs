@@ -12,6 +12,7 @@ mod gather;
 pub(crate) mod nccl;
 mod primitive;
 mod reduce;
+mod relay;
 mod ring;
 mod scatter;
 mod select;
@@ -23,7 +24,7 @@ pub(crate) use blocks::Counts;
 pub(crate) use call::Call;
 pub use call::Kind;
 pub use nccl::NcclCut;
-pub(crate) use primitive::{Own, Prim, Recv, Send};
+pub(crate) use primitive::{Own, Prim, Recv, Send, Turn};
 pub use select::{Algorithm, Choice};
 pub(crate) use select::{Limits, select};
 pub(crate) use slice::{Span, Stretch};
@@ -51,6 +52,8 @@ pub(crate) struct Plan {
     position: u32,
     /// Of the buffer, or of the longest block.
     channels: Channels,
+    /// How many channels carry something.
+    used: usize,
     /// Elements of the largest message, or of the longest chunk of one block in a message for several ranks.
     chunk: usize,
     /// Ranks whose chunks go into one message.
@@ -78,6 +81,9 @@ impl Plan {
         let (chunk, window) = if shares_messages(call.kind, choice.algorithm) {
             let chunk = whole_grains(message / nranks as usize, grain);
             (chunk, nranks.min((message / chunk) as u32))
+        } else if call.kind == Kind::AllReduce && choice.algorithm == Algorithm::Relay {
+            // A block: a piece for each rank.
+            (whole_grains(message, grain).saturating_mul(nranks as usize), 1)
         } else {
             (whole_grains(message, grain), 1)
         };
@@ -91,6 +97,7 @@ impl Plan {
             wires: Wires::new(call.kind, choice.algorithm, Seat::new(rank, nranks, order.as_deref())),
             position: Seat::new(rank, nranks, order.as_deref()).position,
             order,
+            used: channels.used(),
             channels,
             call,
             choice,
@@ -104,8 +111,9 @@ impl Plan {
     }
 
     /// How many channels carry something; at least one.
+    #[inline]
     pub(crate) fn channels(&self) -> usize {
-        self.channels.used()
+        self.used
     }
 
     /// Primitive number `index` on `channel`, `None` after the last one.
@@ -117,6 +125,11 @@ impl Plan {
             (Kind::AllReduce, Algorithm::Flat) => flat::all_reduce(chunks, index),
             (Kind::AllReduce, Algorithm::TwoShot) => {
                 two_shot::prim(chunks, index, self.rank, self.nranks, self.grain())
+            }
+            (Kind::AllReduce, Algorithm::Relay) => {
+                // A message may be shorter than a line.
+                let grain = self.grain().min(self.chunk / self.nranks as usize);
+                relay::all_reduce(chunks, index, self.rank, self.nranks, grain)
             }
             (Kind::AllReduce, Algorithm::Ring) => ring::all_reduce(&self.strides(span), index, self.seat()),
             (Kind::Barrier, _) => flat::barrier(index),
@@ -133,7 +146,7 @@ impl Plan {
             (Kind::Broadcast { root }, Algorithm::Ring) => ring::broadcast(chunks, index, self.seat(), root),
             (Kind::Broadcast { root }, _) => broadcast::prim(chunks, index, rank, root),
             (Kind::Reduce { root }, Algorithm::Flat) => reduce::flat(chunks, index, rank, root),
-            (Kind::Reduce { root }, Algorithm::TwoShot) => {
+            (Kind::Reduce { root }, Algorithm::TwoShot | Algorithm::Relay) => {
                 reduce::two_shot(chunks, index, self.seat(), root, self.grain())
             }
             (Kind::Reduce { root }, Algorithm::Ring) => ring::reduce(chunks, index, self.seat(), root),
@@ -155,6 +168,7 @@ impl Plan {
     ///
     /// All kinds may, but an all-to-all only if each message has something for every rank: if not, what comes from a
     /// rank would take the place of what is yet to be sent to it.
+    #[inline]
     pub(crate) fn works_in_place(&self) -> bool {
         self.call.kind != Kind::AllToAll || self.window == self.nranks
     }

@@ -21,6 +21,8 @@ pub(crate) enum Recv {
     All,
     /// From every other rank, on the pair rings from there.
     AllPairs,
+    /// From the rank that has this turn on a piece of the relay.
+    Relay(Turn),
 }
 
 /// Where a primitive sends.
@@ -31,6 +33,19 @@ pub(crate) enum Send {
     Pair(u32),
     /// To every other rank, on this rank's fan ring.
     Fan,
+    /// To the rank with the next turn on a piece of the relay, or after the last one to all.
+    Relay(Turn),
+    /// Nothing but the news that this rank needs the relay's oldest block no more.
+    Finish,
+}
+
+/// A turn on a piece of a relay. Piece `q` begins with rank `q`, and goes to the next rank with each turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Turn {
+    /// Counted from the first of the operation.
+    pub(crate) block: u64,
+    pub(crate) piece: u32,
+    pub(crate) turn: u32,
 }
 
 /// The part of the caller's input that takes part.

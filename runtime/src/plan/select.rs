@@ -16,11 +16,13 @@ pub enum Algorithm {
     TwoShot,
     /// NCCL's ring.
     Ring,
+    /// Each rank adds to pieces of shared memory that go round.
+    Relay,
 }
 
 impl Algorithm {
     /// All algorithms.
-    pub const ALL: [Self; 3] = [Self::Flat, Self::TwoShot, Self::Ring];
+    pub const ALL: [Self; 4] = [Self::Flat, Self::TwoShot, Self::Ring, Self::Relay];
 
     /// Name in reports, settings and `perf`.
     pub fn name(self) -> &'static str {
@@ -28,7 +30,13 @@ impl Algorithm {
             Self::Flat => "flat",
             Self::TwoShot => "twoshot",
             Self::Ring => "ring",
+            Self::Relay => "relay",
         }
+    }
+
+    /// Whether its messages are read in parts, or lie in place: lines of LL and LL128 do not.
+    pub(crate) fn needs_simple(self) -> bool {
+        matches!(self, Self::TwoShot | Self::Relay)
     }
 }
 
@@ -59,6 +67,8 @@ pub(crate) struct Limits {
     pub(crate) nranks: u32,
     pub(crate) fan: [usize; 3],
     pub(crate) pair: [usize; 3],
+    /// A piece of the relay.
+    pub(crate) relay: [usize; 3],
 }
 
 /// Largest message in LL lines: one line, one cache-line transfer.
@@ -82,9 +92,9 @@ pub(crate) fn select(call: &Call, config: &Config, limits: &Limits) -> Choice {
     let may = |p: Protocol| config.protocols[p as usize];
     let fits = |p: Protocol| message <= capacity[p as usize];
     let protocol = match nccl.map(|nccl| nccl.protocol).or(config.protocol) {
-        // A protocol without slots of this size (or a piecewise read, for two-shot) cannot be forced.
-        Some(p) if capacity[p as usize] >= 64 && algorithm != Algorithm::TwoShot => p,
-        Some(_) | None if algorithm == Algorithm::TwoShot => Protocol::Simple,
+        // A protocol without slots of this size cannot be forced, nor one whose messages cannot be read in parts.
+        Some(p) if capacity[p as usize] >= 64 && !algorithm.needs_simple() => p,
+        Some(_) | None if algorithm.needs_simple() => Protocol::Simple,
         _ if may(Protocol::Ll) && message <= LL_BYTES && fits(Protocol::Ll) => Protocol::Ll,
         _ if may(Protocol::Ll128) && message <= LL128_BYTES && fits(Protocol::Ll128) => Protocol::Ll128,
         _ if may(Protocol::Simple) => Protocol::Simple,
@@ -112,7 +122,10 @@ fn algorithm(call: &Call, config: &Config, nranks: u32) -> Algorithm {
     };
     match call.kind {
         Kind::AllReduce => config.algorithm.unwrap_or_else(|| all_reduce(call.bytes(nranks), nranks)),
-        Kind::Reduce { .. } => config.algorithm.unwrap_or_else(|| reduce(call.bytes(nranks), nranks)),
+        Kind::Reduce { .. } => match config.algorithm {
+            Some(Algorithm::Relay) | None => reduce(call.bytes(nranks), nranks),
+            Some(algorithm) => algorithm,
+        },
         Kind::Broadcast { .. }
         | Kind::AllGather
         | Kind::AllGatherV
@@ -139,12 +152,13 @@ fn message_bytes(call: &Call, algorithm: Algorithm, n: usize) -> usize {
 fn capacity(kind: Kind, algorithm: Algorithm, limits: &Limits) -> [usize; 3] {
     let n = limits.nranks as usize;
     match (kind, algorithm) {
+        (Kind::AllReduce, Algorithm::Relay) => limits.relay,
         (_, Algorithm::Ring) | (Kind::Gather { .. } | Kind::Reduce { .. }, Algorithm::Flat) => limits.pair,
         // Pieces of a chunk, in whole lines, also go over pair rings.
         (Kind::Reduce { .. }, Algorithm::TwoShot) => {
             std::array::from_fn(|p| limits.fan[p].min((limits.pair[p] / 64 * 64).saturating_mul(n)))
         }
-        (_, Algorithm::Flat | Algorithm::TwoShot) => limits.fan,
+        (_, Algorithm::Flat | Algorithm::TwoShot | Algorithm::Relay) => limits.fan,
     }
 }
 
@@ -156,12 +170,20 @@ fn reduce(bytes: usize, nranks: u32) -> Algorithm {
 }
 
 fn all_reduce(bytes: usize, nranks: u32) -> Algorithm {
-    // One hand-over beats two until the (n - 1)-fold reads outweigh it.
-    let flat = match nranks {
-        2 => 128 << 10,
-        _ => 16 << 10,
+    // One hand-over beats several until the (n - 1)-fold reads outweigh them; two beat n until the cache is too small
+    // for everybody's input.
+    let (flat, two_shot) = match nranks {
+        2 => (12 << 10, 0),
+        3 | 4 => (40 << 10, 0),
+        n => (16 << 10, (12 << 10) * n as usize),
     };
-    if bytes <= flat { Algorithm::Flat } else { Algorithm::TwoShot }
+    if bytes <= flat {
+        Algorithm::Flat
+    } else if bytes <= two_shot {
+        Algorithm::TwoShot
+    } else {
+        Algorithm::Relay
+    }
 }
 
 fn chunk(
@@ -179,6 +201,10 @@ fn chunk(
         Algorithm::TwoShot => {
             let quarter = (bytes / 4).next_multiple_of(64 * n);
             quarter.clamp((32 << 10).min(capacity), config.chunk_bytes)
+        }
+        // Two blocks, so that one is read while the other is on its way.
+        Algorithm::Relay => {
+            bytes.div_ceil(2 * n).next_multiple_of(64).clamp((16 << 10).min(capacity), capacity)
         }
         Algorithm::Flat | Algorithm::Ring => config.chunk_bytes,
     };

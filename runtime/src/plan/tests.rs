@@ -112,8 +112,9 @@ fn check(call: &Call, counts: &[usize], algorithm: Algorithm, rank: u32, output:
         }
         // NCCL's ring ends a block at the rank that it is for.
         let begins: Vec<u32> = match (algorithm, kind) {
-            (Algorithm::Flat | Algorithm::TwoShot, _) => vec![0],
-            (Algorithm::Ring, Kind::AllReduce) => (0..n).collect(),
+            // A piece begins at the rank whose number it has.
+            (Algorithm::Relay | Algorithm::Ring, Kind::AllReduce) => (0..n).collect(),
+            (Algorithm::Flat | Algorithm::TwoShot | Algorithm::Relay, _) => vec![0],
             (Algorithm::Ring, Kind::Reduce { root }) => vec![(root + 1) % n],
             (Algorithm::Ring, _) => vec![(rank + 1) % n],
         };
@@ -211,12 +212,14 @@ fn choices_fit_their_slots() {
 fn assert_fits(prim: &Prim, plan: &Plan, limits: &Limits) {
     let p = plan.choice.protocol as usize;
     let sent = match prim.send {
-        Send::None => usize::MAX,
+        Send::None | Send::Finish => usize::MAX,
+        Send::Relay(_) => limits.relay[p],
         Send::Pair(_) => limits.pair[p],
         Send::Fan => limits.fan[p],
     };
     let received = match prim.recv {
         Recv::None => usize::MAX,
+        Recv::Relay(_) => limits.relay[p],
         Recv::Pair(_) | Recv::AllPairs => limits.pair[p],
         Recv::From(_) | Recv::All => limits.fan[p],
     };

@@ -5,6 +5,7 @@
 //! | flat and two-shot, but those to a root | yes | none |
 //! | gather, flat reduce | no | from every other rank to the root |
 //! | two-shot reduce | yes | from every other rank to the root |
+//! | relay all-reduce | no, the relay | none |
 //! | ring | no | to the next rank, from the previous one; none into the rank that begins a chain |
 
 use super::ring::Seat;
@@ -15,6 +16,8 @@ use super::{Algorithm, Kind};
 pub(crate) struct Wires {
     /// The rings from each rank to all others.
     pub(crate) fan: bool,
+    /// The relay.
+    pub(crate) relay: bool,
     /// Pair rings from this rank.
     pub(crate) to: Peers,
     /// Pair rings to this rank.
@@ -43,7 +46,7 @@ impl Peers {
 }
 
 impl Wires {
-    const FAN: Self = Self { fan: true, to: Peers::Nobody, from: Peers::Nobody };
+    const FAN: Self = Self { fan: true, relay: false, to: Peers::Nobody, from: Peers::Nobody };
 
     pub(super) fn new(kind: Kind, algorithm: Algorithm, seat: Seat<'_>) -> Self {
         let (rank, next, prev) = (seat.rank, seat.next_rank(), seat.prev_rank());
@@ -51,26 +54,29 @@ impl Wires {
             (Kind::Gather { root }, _) | (Kind::Reduce { root }, Algorithm::Flat) => {
                 Self { fan: false, ..Self::into_root(rank, root) }
             }
-            (Kind::Reduce { root }, Algorithm::TwoShot) => Self::into_root(rank, root),
+            (Kind::AllReduce, Algorithm::Relay) => Self { fan: false, relay: true, ..Self::FAN },
+            (Kind::Reduce { root }, Algorithm::TwoShot | Algorithm::Relay) => Self::into_root(rank, root),
             // Chains: the ring without the connection behind the last rank.
             (Kind::Reduce { root }, Algorithm::Ring) => Self::chain(seat, prev == root, rank == root),
             (Kind::Broadcast { root }, Algorithm::Ring) => Self::chain(seat, rank == root, next == root),
             (Kind::Barrier | Kind::AllToAll | Kind::Scatter { .. }, _) => Self::FAN,
-            (_, Algorithm::Ring) => Self { fan: false, to: Peers::One(next), from: Peers::One(prev) },
-            (_, Algorithm::Flat | Algorithm::TwoShot) => Self::FAN,
+            (_, Algorithm::Ring) => {
+                Self { fan: false, relay: false, to: Peers::One(next), from: Peers::One(prev) }
+            }
+            (_, Algorithm::Flat | Algorithm::TwoShot | Algorithm::Relay) => Self::FAN,
         }
     }
 
     fn into_root(rank: u32, root: u32) -> Self {
         let (to, from) =
             if rank == root { (Peers::Nobody, Peers::Others) } else { (Peers::One(root), Peers::Nobody) };
-        Self { fan: true, to, from }
+        Self { fan: true, relay: false, to, from }
     }
 
     /// A chain through all ranks in ring order, of which this rank is the first, the last or neither.
     fn chain(seat: Seat<'_>, is_first: bool, is_last: bool) -> Self {
         let to = if is_last { Peers::Nobody } else { Peers::One(seat.next_rank()) };
         let from = if is_first { Peers::Nobody } else { Peers::One(seat.prev_rank()) };
-        Self { fan: false, to, from }
+        Self { fan: false, relay: false, to, from }
     }
 }

@@ -135,7 +135,7 @@ impl Collector<'_> {
         }
         self.numerics(algorithm.as_ref());
         if let (Some(algorithm), Some(protocols)) = (algorithm, protocols)
-            && algorithm.value == Algorithm::TwoShot
+            && algorithm.value.needs_simple()
             && !protocols.value[Protocol::Simple as usize]
         {
             let expected = format!("Simple, the only layout of {}; change one of the two", algorithm.says());

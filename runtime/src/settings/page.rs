@@ -52,13 +52,15 @@ Read by `Config::from_env` (`runtime/src/settings/collect.rs`).
 Default of `RINGCCL_CHUNK_BYTES`: 512 KiB up to 4 ranks, 1 MiB up to 8, then 8 MiB divided by the ranks (rounded up to a
 power of two), at least 16 KiB. Slots for a channel take 4 x ranks x this many bytes of `/dev/shm` once they are used.
 
-`RINGCCL_STAGING_MAX_BYTES` covers, for every channel, a rank's ring to all others and its ring to the next rank, with
-counters and line areas. Slots shrink down to 4 KiB, then the line areas, then the slots again; the least bound is a
-few pages for each channel, and a lower one is an error that tells it. Buffers of any size pass under any bound.
+`RINGCCL_STAGING_MAX_BYTES` covers, for every channel, a rank's rings to all others and to each of them, with counters
+and line areas, and its share of the relay. Slots shrink down to 4 KiB, then the line areas, then the slots again; the
+least bound is a few pages for each channel, and a lower one is an error that tells it. Buffers of any size pass under
+any bound.
 
-Results of `flat` and `twoshot`, which add in rank order, do not depend on chunk, bound or channels. `ring` adds each
-chunk in an order that starts at another rank, as NCCL's ring does: there the last bits of floating-point sums depend on
-how the buffer is cut, and are the same on all ranks and on every run with the same settings.
+Results of `flat` and `twoshot`, which add in rank order, do not depend on chunk, bound or channels. `ring` and
+`relay` add each chunk or piece in an order that starts at another rank, as NCCL's ring does: there the last bits of
+floating-point sums depend on how the buffer is cut, and are the same on all ranks and on every run with the same
+settings.
 
 `RINGCCL_NUMERICS=nccl` gives every element of an all-reduce, reduce and reduce-scatter the order of ranks in which the
 ring of NCCL 2.30 adds it, with ranks in the order 0, 1, 2, ... NCCL cuts the buffer by channels, protocol and buffer
@@ -70,10 +72,10 @@ and channels by size, is not modelled: fix them there by `NCCL_ALGO=Ring`, `NCCL
 one NCCL group share its channels; here each is cut as if it were alone. `RINGCCL_CHUNK_BYTES` and the staging bound
 change no bit. Payloads of NaN are not covered.
 
-These contradict each other: `RINGCCL_PROTO` of `LL` or `LL128` with `RINGCCL_ALGO=twoshot`; `RINGCCL_ALGO=flat` or
-`twoshot` with `RINGCCL_NUMERICS=nccl`; a `RINGCCL_BUFFER_BYTES` below 1024 with it; least channels above the most; a
-connect time-out above the join time-out; a chunk above the staging bound or above a quarter of
-`RINGCCL_BUFFER_BYTES`; a coordinator's transport with an address of the other kind.
+These contradict each other: `RINGCCL_PROTO` of `LL` or `LL128` with `RINGCCL_ALGO=twoshot` or `relay`;
+`RINGCCL_ALGO=flat`, `twoshot` or `relay` with `RINGCCL_NUMERICS=nccl`; a `RINGCCL_BUFFER_BYTES` below 1024 with it;
+least channels above the most; a connect time-out above the join time-out; a chunk above the staging bound or above a
+quarter of `RINGCCL_BUFFER_BYTES`; a coordinator's transport with an address of the other kind.
 ",
     ),
     (

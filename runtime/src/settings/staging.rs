@@ -5,6 +5,7 @@
 //! ```text
 //! per channel            fan ring:  counters | LL, LL128 lines | 4 slots of a chunk
 //! per channel and peer   pair ring: counters | LL, LL128 lines | 8 slots of at most 128 KiB
+//! per channel            relay:     lines | 4 pieces of at most 256 KiB, of which each rank pays its own
 //! per peer               mail ring: as a pair ring, with slots that shrink with the number of ranks
 //! ```
 //!
@@ -68,7 +69,12 @@ fn peers(nranks: u32) -> u64 {
 pub(crate) fn bytes_per_rank(geometry: &Geometry) -> u64 {
     let peers = peers(geometry.members);
     let channel = geometry.fan.total_bytes() + peers * geometry.pair.total_bytes();
-    u64::from(geometry.channels) * channel + peers * geometry.mail().total_bytes()
+    u64::from(geometry.channels) * (channel + relay_share(geometry)) + peers * geometry.mail().total_bytes()
+}
+
+/// What a relay takes for each of its members.
+fn relay_share(geometry: &Geometry) -> u64 {
+    geometry.relay().total_bytes().div_ceil(u64::from(geometry.members.max(1)))
 }
 
 /// Bytes of shared memory of the whole job once every ring that its operations use exists.
@@ -76,7 +82,7 @@ pub(crate) fn segment_bytes(config: &Config, geometry: &Geometry) -> u64 {
     // One rank needs nobody; only the ring algorithm uses the rings between two ranks.
     let rings = config.algorithm == Some(Algorithm::Ring) || config.numerics == Numerics::Nccl;
     let pair = if rings { geometry.pair.total_bytes() } else { 0 };
-    let rings = u64::from(geometry.channels) * (geometry.fan.total_bytes() + pair);
+    let rings = u64::from(geometry.channels) * (geometry.fan.total_bytes() + pair + relay_share(geometry));
     geometry.control_bytes() + if geometry.members == 1 { 0 } else { u64::from(geometry.members) * rings }
 }
 

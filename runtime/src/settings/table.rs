@@ -20,6 +20,12 @@ const BUFFER_RANGE: Number = Number { min: 512, max: 128 << 20, step: 512 };
 /// From one grain in each of NCCL's eight slots on.
 const NCCL_LL_RANGE: Number = Number { min: 256, max: 1 << 30, step: 1 };
 const NCCL_LL128_RANGE: Number = Number { min: 16 << 10, max: 1 << 30, step: 1 };
+const ALGORITHMS: &[(&str, Algorithm)] = &[
+    ("flat", Algorithm::Flat),
+    ("twoshot", Algorithm::TwoShot),
+    ("ring", Algorithm::Ring),
+    ("relay", Algorithm::Relay),
+];
 const STAGING_RANGE: Number = Number { min: 1, max: 1 << 40, step: 1 };
 /// More ranks than a communicator can hold: the number is compared with that limit where the ranks meet.
 const RANK_RANGE: Number = Number { min: 0, max: 1 << 20, step: 1 };
@@ -85,14 +91,14 @@ settings! {
          "NCCL_MIN_NCHANNELS" Fitted(CHANNELS_RANGE), "above 16: 16"];
     /// The algorithm of collectives that have it.
     ALGO: Algorithm = About { ranks: Ranks::Compared, ..about(Group::Communicator, "by size",
-        "the algorithm of collectives that have it: all three of all-reduce and reduce, `ring` also of broadcast, \
-         all-gather and reduce-scatter", CONFIG) },
-        ["RINGCCL_ALGO" OneOf(&[("flat", Algorithm::Flat), ("twoshot", Algorithm::TwoShot), ("ring", Algorithm::Ring)]);
+        "the algorithm of collectives that have it: all four of all-reduce, the first three of reduce, `ring` also of \
+         broadcast, all-gather and reduce-scatter", CONFIG) },
+        ["RINGCCL_ALGO" OneOf(ALGORITHMS);
          "NCCL_ALGO" nccl::Algo, "a list with `Ring` takes `ring`; any other list leaves the choice by size, which \
           uses none of NCCL's algorithms"];
     /// The message layouts that may be used.
     PROTO: Protocols = About { ranks: Ranks::Compared, ..about(Group::Communicator, "by size",
-        "the message layout; two-shot uses Simple whatever is set", CONFIG) },
+        "the message layout; two-shot and relay use Simple whatever is set", CONFIG) },
         ["RINGCCL_PROTO" nccl::OneProtocol;
          "NCCL_PROTO" nccl::Proto, "of several the choice is by size"];
     /// Bytes of the largest message.

@@ -46,8 +46,8 @@ const INVALID: &[Row] = &[
     (&[("RINGCCL_MIN_CHANNELS", "0")], "RINGCCL_MIN_CHANNELS=0: not a whole number from 1 to 16"),
     (&[("NCCL_MAX_NCHANNELS", "0")], "NCCL_MAX_NCHANNELS=0: not a whole number from 1"),
     (&[("NCCL_MIN_NCHANNELS", "-2")], "NCCL_MIN_NCHANNELS=-2: not a whole number from 1"),
-    (&[("RINGCCL_ALGO", "tree")], "RINGCCL_ALGO=tree: not one of flat, twoshot, ring"),
-    (&[("RINGCCL_ALGO", "ring,flat")], "RINGCCL_ALGO=ring,flat: not one of flat, twoshot, ring"),
+    (&[("RINGCCL_ALGO", "tree")], "RINGCCL_ALGO=tree: not one of flat, twoshot, ring, relay"),
+    (&[("RINGCCL_ALGO", "ring,flat")], "RINGCCL_ALGO=ring,flat: not one of flat, twoshot, ring, relay"),
     (
         &[("NCCL_ALGO", "Ringg")],
         "NCCL_ALGO=Ringg: not a list of Tree, Ring, CollnetDirect, CollnetChain, NVLS, NVLSTree, PAT, \
@@ -188,7 +188,7 @@ const INVALID: &[Row] = &[
         &[("RINGCCL_CHUNK_BYTES", "65536"), ("RINGCCL_BUFFER_BYTES", "131072")],
         "RINGCCL_CHUNK_BYTES=65536: not at most 32768, a quarter of RINGCCL_BUFFER_BYTES=131072; lower it or raise that",
     ),
-    (&[("RINGCCL_ALGO", "a\nb")], "RINGCCL_ALGO=a\\nb: not one of flat, twoshot, ring"),
+    (&[("RINGCCL_ALGO", "a\nb")], "RINGCCL_ALGO=a\\nb: not one of flat, twoshot, ring, relay"),
 ];
 
 /// Each bad value, and each contradiction, has exactly this one problem, told in one line with the remedy.

@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::plan::{Limits, Wires};
 use shmring::layout::Geometry;
 use shmring::segment::Segment;
-use shmring::{Protocol, Receiver, Sender};
+use shmring::{Protocol, Receiver, Relay, Sender};
 
 /// The ends of one channel's connections. Those to or from a single rank are found by its number; the vectors are empty
 /// until there is one.
@@ -14,6 +14,8 @@ pub(crate) struct Lane {
     pub(crate) fan_out: Option<Sender>,
     /// The other ranks' rings to all; `None` at the own rank.
     pub(crate) fan_in: Vec<Option<Receiver>>,
+    /// The relay of all ranks.
+    pub(crate) relay: Option<Relay>,
     /// This rank's pair rings.
     pub(crate) pair_out: Vec<Option<Sender>>,
     /// The pair rings to this rank.
@@ -45,7 +47,8 @@ impl Lane {
     #[inline]
     fn has(&self, wires: &Wires, slots: bool, rank: u32, nranks: u32) -> bool {
         let Self { pair_out, pair_in, out_slots, in_slots, .. } = self;
-        (!wires.fan || self.fan_out.is_some() && (!slots || self.fan_slots))
+        (!wires.relay || self.relay.is_some())
+            && (!wires.fan || self.fan_out.is_some() && (!slots || self.fan_slots))
             && wires.to.iter(rank, nranks).all(|peer| is_there(pair_out, out_slots, peer, slots))
             && wires.from.iter(rank, nranks).all(|peer| is_there(pair_in, in_slots, peer, slots))
     }
@@ -61,10 +64,17 @@ impl Shm {
     /// What one message can carry.
     pub(crate) fn limits(geometry: &Geometry) -> Limits {
         let capacity = |ring| Protocol::ALL.map(|p: Protocol| p.capacity(ring));
-        Limits { nranks: geometry.members, fan: capacity(&geometry.fan), pair: capacity(&geometry.pair) }
+        let relay = [0, 0, geometry.relay().piece_bytes as usize];
+        Limits {
+            nranks: geometry.members,
+            fan: capacity(&geometry.fan),
+            pair: capacity(&geometry.pair),
+            relay,
+        }
     }
 
-    /// Makes sure that the connections that a plan uses on the first `channels` channels exist.
+    /// Makes sure that the connections that a plan uses on the first `channels` channels exist, for an operation that
+    /// begins.
     #[inline]
     pub(crate) fn connect(
         &mut self,
@@ -78,6 +88,11 @@ impl Shm {
                 let connected = self.connect_lane(channel as u32, wires, slots);
                 connected.map_err(|cause| Error::Segment { rank: self.rank, cause })?;
             }
+            if wires.relay
+                && let Some(relay) = &mut self.lanes[channel].relay
+            {
+                relay.begin();
+            }
         }
         Ok(())
     }
@@ -89,6 +104,9 @@ impl Shm {
             self.connect_fans(channel, slots)?;
         }
         let (lane, segment) = (&mut self.lanes[channel as usize], &self.segment);
+        if wires.relay && lane.relay.is_none() {
+            lane.relay = Some(segment.relay(channel)?);
+        }
         for peer in wires.to.iter(rank, n) {
             let at = peer as usize;
             lane.pair_out.resize_with(n as usize, || None);
@@ -146,6 +164,7 @@ impl Shm {
                     *total += carried;
                 }
             }
+            sum[Protocol::Simple as usize] += lane.relay.as_ref().map_or(0, Relay::carried);
         }
         sum
     }

@@ -3,7 +3,7 @@
 //! ```text
 //! 0            4096                  members end (page)      fan rings end
 //! | header     | member records ... | fan ring (ch 0, rank 0), ... | pair ring (ch 0, 0 -> 0), ... |
-//! | mail ring (0 -> 0), (0 -> 1), ... |                                                  end (page)
+//! | mail ring (0 -> 0), (0 -> 1), ... | relay (ch 0), (ch 1), ... |                       end (page)
 //! ```
 //!
 //! Every offset follows from the [`Geometry`], which each process computes or validates once and keeps
@@ -12,10 +12,12 @@
 
 mod header;
 mod journal;
+mod relay;
 mod ring;
 
 pub use header::{HeaderWord, MEMBER_WORDS, MemberRecord, MemberState, SegmentHeader};
 pub use journal::{JOURNAL_ENTRIES, JOURNAL_WORDS, Journal, Record};
+pub use relay::{MemberTurn, PieceTurn, RelayGeometry};
 pub use ring::{
     LL_PAYLOAD, LL128_PAYLOAD, Ll128Line, LlLine, ReceiverLine, RingGeometry, SLOTS_MAX, SenderLine,
 };
@@ -25,7 +27,7 @@ use crate::error::Error;
 /// `RINGCCL1`, little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"RINGCCL1");
 /// Version of the layout in this module; changed with every change of it.
-pub const LAYOUT_VERSION: u64 = 3;
+pub const LAYOUT_VERSION: u64 = 4;
 /// Segments and their parts start and end on this boundary.
 pub const PAGE: u64 = 4096;
 /// Most members of one segment.
@@ -37,6 +39,15 @@ pub const MAX_CHANNELS: u32 = 64;
 pub const MAIL_BYTES: u64 = 32 << 20;
 /// Least bytes of a Simple slot of a mail ring, where pair rings have so many.
 const MAIL_SLOT_LEAST: u64 = 1 << 10;
+
+/// Blocks of a relay: one is filled and one read while the next members are on their way.
+const RELAY_BLOCKS: u32 = 4;
+/// Largest piece of a relay.
+const RELAY_PIECE_BYTES: u32 = 256 << 10;
+/// What the pieces of one relay take at most, unless they are the least.
+pub const RELAY_BYTES: u64 = 64 << 20;
+/// Least bytes of a piece, where rings have such slots.
+const RELAY_PIECE_LEAST: u64 = 4 << 10;
 
 /// The sizes that decide where everything in a segment lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +78,7 @@ impl Geometry {
         bound("channels", self.channels, MAX_CHANNELS, "1 to 64")?;
         self.fan.validate()?;
         self.pair.validate()?;
+        self.relay().validate()?;
         if self.fan.receivers != self.members || self.pair.receivers != 1 {
             return Err(Error::Geometry {
                 what: "receivers of the fan rings",
@@ -78,6 +90,7 @@ impl Geometry {
     }
 
     /// Offset of the record of `member`.
+    #[inline]
     pub fn member_offset(&self, member: u32) -> u64 {
         assert!(member < self.members, "member {member} of {}", self.members);
         PAGE + u64::from(member) * size_of::<MemberRecord>() as u64
@@ -114,6 +127,21 @@ impl Geometry {
         self.pairs_end() + index * self.mail().total_bytes()
     }
 
+    /// Shape of the relay of a channel: pieces are not larger than the slots of the rings to all, and so small that all
+    /// of them stay within [`RELAY_BYTES`], unless there are very many members.
+    pub fn relay(&self) -> RelayGeometry {
+        let pieces = u64::from(self.members.max(1)) * u64::from(RELAY_BLOCKS);
+        let each = (RELAY_BYTES / pieces / 64 * 64).max(RELAY_PIECE_LEAST);
+        let piece_bytes = u64::from(self.fan.slot_bytes.min(RELAY_PIECE_BYTES)).min(each) as u32;
+        RelayGeometry { members: self.members, blocks: RELAY_BLOCKS, piece_bytes }
+    }
+
+    /// Offset of the relay of `channel`.
+    pub fn relay_offset(&self, channel: u32) -> u64 {
+        assert!(channel < self.channels, "relay {channel} of {}", self.channels);
+        self.mails_end() + u64::from(channel) * self.relay().total_bytes()
+    }
+
     /// Bytes of header and member records: what the creator commits.
     pub fn control_bytes(&self) -> u64 {
         (PAGE + u64::from(self.members) * size_of::<MemberRecord>() as u64).next_multiple_of(PAGE)
@@ -121,6 +149,10 @@ impl Geometry {
 
     /// Length of the sparse file.
     pub fn total_bytes(&self) -> u64 {
+        self.mails_end() + u64::from(self.channels) * self.relay().total_bytes()
+    }
+
+    fn mails_end(&self) -> u64 {
         let members = u64::from(self.members);
         self.pairs_end() + members * members * self.mail().total_bytes()
     }
@@ -166,6 +198,8 @@ pub fn layout_hash() -> u64 {
         size_of::<ReceiverLine>() as u64,
         size_of::<LlLine>() as u64,
         size_of::<Ll128Line>() as u64,
+        size_of::<MemberTurn>() as u64,
+        size_of::<PieceTurn>() as u64,
         offset_of!(SenderLine, stamps) as u64,
         MEMBER_WORDS as u64,
         JOURNAL_ENTRIES as u64,
@@ -208,6 +242,9 @@ mod tests {
             for d in 0..g.members {
                 parts.push((g.mail_offset(s, d), g.mail().total_bytes()));
             }
+        }
+        for c in 0..g.channels {
+            parts.push((g.relay_offset(c), g.relay().total_bytes()));
         }
         parts.sort_unstable();
         for pair in parts.windows(2) {

@@ -22,9 +22,12 @@
 //!    not move `tail`, so the shared tail may lag behind a receiver's head; it never runs ahead of the steps.
 
 mod receiver;
+mod relay;
 mod sender;
 
 pub use receiver::Receiver;
+pub(crate) use relay::RelayMemory;
+pub use relay::{Relay, heap_relay};
 pub use sender::Sender;
 
 use crate::error::Error;

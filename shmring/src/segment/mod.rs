@@ -17,7 +17,7 @@ pub use name::{SegmentName, process_start_time, remove_stale};
 
 use crate::error::Error;
 use crate::layout::{Geometry, MemberRecord, MemberState, RingGeometry, SegmentHeader};
-use crate::ring::{Receiver, RingMemory, Sender};
+use crate::ring::{Receiver, Relay, RelayMemory, RingMemory, Sender};
 use crate::sync::Ordering;
 use mapping::Mapping;
 use std::path::PathBuf;
@@ -241,6 +241,27 @@ impl Segment {
     pub fn mail_receiver(&self, source: u32) -> Result<Receiver, Error> {
         let offset = self.geometry.mail_offset(source, self.member);
         Receiver::attach(self.ring(offset, self.geometry.mail())?, 0)
+    }
+
+    /// Takes this member's role in the relay of `channel`; commits all of it.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::RoleTaken`].
+    pub fn relay(&self, channel: u32) -> Result<Relay, Error> {
+        let (offset, shape) = (self.geometry.relay_offset(channel), self.geometry.relay());
+        self.mapping.commit(offset, shape.total_bytes())?;
+        // SAFETY: the offsets follow from the validated geometry, so each area is aligned (the relay starts on a page)
+        // and inside the mapping; all of it was committed just now; the mapping is kept alive by the Arc.
+        let memory = unsafe {
+            RelayMemory::new(
+                shape,
+                self.mapping.at(offset),
+                self.mapping.at(offset + shape.turns_offset()),
+                self.mapping.at(offset + shape.pieces_offset()),
+                Arc::<Mapping>::clone(&self.mapping),
+            )
+        };
+        Relay::attach(memory, self.member)
     }
 
     /// Commits the Simple slots of a mail ring: needed by each end before its first Simple message.

@@ -22,6 +22,7 @@ const SENDER: &str = "shmring/src/ring/sender.rs";
 const RECEIVER: &str = "shmring/src/ring/receiver.rs";
 const RING: &str = "shmring/src/ring/mod.rs";
 const LINE: &str = "shmring/src/protocol/line.rs";
+const RELAY: &str = "shmring/src/ring/relay.rs";
 const PROTOCOL: &str = "shmring/src/protocol/mod.rs";
 const JOURNAL: &str = "shmring/src/layout/journal.rs";
 const HEADER: &str = "shmring/src/layout/header.rs";
@@ -43,7 +44,54 @@ const NO_SEND_ASSERT: Edit = edit(
 const FLAG_STORE: &str = "line.flag().store(flag, Ordering::Release);";
 
 /// Every weakening.
-pub(super) const ALL: &[&[Mutant]] = &[NAPS, TURN_TAKING, WAITING, ORDERINGS, RINGS, STAMPS, CONTROL];
+pub(super) const ALL: &[&[Mutant]] = &[NAPS, TURN_TAKING, WAITING, ORDERINGS, RINGS, RELAYS, STAMPS, CONTROL];
+
+/// Of the turns on the pieces of a relay.
+const RELAYS: &[Mutant] = &[
+    Mutant {
+        name: "turn on a piece passed relaxed",
+        test: ("relay", "blocks"),
+        edits: &[edit(RELAY, "turn.store(flag, Ordering::Release)", "turn.store(flag, Ordering::Relaxed)")],
+    },
+    Mutant {
+        name: "turn on a piece seen relaxed",
+        test: ("relay", "blocks"),
+        edits: &[edit(RELAY, "turn.load(Ordering::Acquire)", "turn.load(Ordering::Relaxed)")],
+    },
+    Mutant {
+        name: "block finished relaxed",
+        test: ("relay", "blocks"),
+        edits: &[edit(
+            RELAY,
+            "done.store(self.done, Ordering::Release)",
+            "done.store(self.done, Ordering::Relaxed)",
+        )],
+    },
+    Mutant {
+        name: "finished blocks seen relaxed",
+        test: ("relay", "blocks"),
+        edits: &[edit(RELAY, "line.done.load(Ordering::Acquire)", "line.done.load(Ordering::Relaxed)")],
+    },
+    Mutant {
+        name: "one block too many",
+        test: ("relay", "blocks"),
+        edits: &[edit(
+            RELAY,
+            "if block < self.done_cache + blocks {",
+            "if block < self.done_cache + blocks + 1 {",
+        )],
+    },
+    Mutant {
+        name: "blocks granted by the fastest member",
+        test: ("relay", "operations"),
+        edits: &[edit(RELAY, "least = least.min(done);", "least = least.max(done);")],
+    },
+    Mutant {
+        name: "second operation begins at the first one's blocks",
+        test: ("relay", "operations"),
+        edits: &[edit(RELAY, "self.base = self.done;", "")],
+    },
+];
 
 /// Of the stamps of messages and the journals of members.
 const STAMPS: &[Mutant] = &[

@@ -1,6 +1,6 @@
 //! A symbolic machine: elements say whose inputs are in them, messages are queues with as many slots as a ring has.
 
-use crate::plan::{Call, Choice, Own, Plan, Prim, Recv, Send, Span};
+use crate::plan::{Call, Choice, Own, Plan, Prim, Recv, Send, Span, Turn};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// An element.
@@ -51,6 +51,7 @@ struct Machine {
     /// Pair rings that it has sent to and received from.
     used: [BTreeSet<u32>; 2],
     fan: bool,
+    relay: bool,
 }
 
 impl Machine {
@@ -69,7 +70,7 @@ impl Machine {
             memory[input + at] = Elem::input(rank, at);
         }
         let index = vec![0; plan.channels()];
-        Self { plan, index, memory, input, output, used: Default::default(), fan: false }
+        Self { plan, index, memory, input, output, used: Default::default(), fan: false, relay: false }
     }
 
     /// Notes the use of a ring, to (0) or from (1) another rank.
@@ -107,7 +108,58 @@ impl Machine {
 
 /// The messages on their way, by (channel, from, to, fan or pair).
 #[derive(Default)]
-struct Rings(BTreeMap<(usize, u32, u32, bool), VecDeque<Vec<Elem>>>);
+struct Rings(BTreeMap<(usize, u32, u32, bool), VecDeque<Vec<Elem>>>, BTreeMap<usize, Relay>);
+
+/// A relay of four blocks.
+#[derive(Default)]
+struct Relay {
+    /// Turns passed on a piece, and what is in it.
+    pieces: BTreeMap<(u64, u32), (u32, Vec<Elem>)>,
+    /// Blocks that each rank has done with.
+    done: BTreeMap<u32, u64>,
+}
+
+impl Relay {
+    /// Whether the primitive can run.
+    fn is_ready(&self, prim: &Prim, n: u32) -> bool {
+        let credit = match prim.send {
+            Send::Relay(Turn { block, turn: 0, .. }) => {
+                (0..n).all(|rank| block < self.done.get(&rank).unwrap_or(&0) + 4)
+            }
+            _ => true,
+        };
+        credit
+            && match prim.recv {
+                Recv::Relay(Turn { block, piece, turn }) => {
+                    self.pieces.get(&(block, piece)).is_some_and(|(passed, _)| *passed == turn + 1)
+                }
+                _ => true,
+            }
+    }
+
+    fn take(&mut self, prim: &Prim, rank: u32, n: u32, result: &[Elem]) {
+        match prim.send {
+            Send::Relay(Turn { block, piece, turn }) => {
+                let (passed, content) = self.pieces.entry((block, piece)).or_default();
+                assert_eq!(*passed, turn, "rank {rank} takes a turn that is not up");
+                assert_eq!((piece + turn) % n, rank, "rank {rank} takes another rank's turn");
+                (*passed, *content) = (turn + 1, result.to_vec());
+            }
+            Send::Finish => {
+                let done = self.done.entry(rank).or_default();
+                let block = *done;
+                *done += 1;
+                if (0..n).all(|rank| *self.done.get(&rank).unwrap_or(&0) > block) {
+                    for piece in 0..n {
+                        let (passed, _) = self.pieces.remove(&(block, piece)).unwrap();
+                        assert_eq!(passed, n, "a block is given back before all have added to it");
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
 
 impl Rings {
     fn queue(&mut self, channel: usize, from: u32, to: u32, fan: bool) -> &mut VecDeque<Vec<Elem>> {
@@ -119,14 +171,14 @@ impl Rings {
 fn ends(prim: &Prim, rank: u32, n: u32) -> [Vec<(u32, bool)>; 2] {
     let others = |fan: bool| (0..n).filter(|r| *r != rank).map(|r| (r, fan)).collect();
     let sources = match prim.recv {
-        Recv::None => vec![],
+        Recv::None | Recv::Relay(_) => vec![],
         Recv::Pair(from) => vec![(from, false)],
         Recv::From(from) => vec![(from, true)],
         Recv::All => others(true),
         Recv::AllPairs => others(false),
     };
     let targets = match prim.send {
-        Send::None => vec![],
+        Send::None | Send::Relay(_) | Send::Finish => vec![],
         Send::Pair(to) => vec![(to, false)],
         Send::Fan => others(true),
     };
@@ -140,9 +192,11 @@ fn step(machine: &mut Machine, rings: &mut Rings, rank: u32, n: u32, channel: us
     let slots = |fan: bool| if fan { 4 } else { 8 };
     let credit = targets.iter().all(|(to, fan)| rings.queue(channel, rank, *to, *fan).len() < slots(*fan));
     let here = sources.iter().all(|(from, fan)| !rings.queue(channel, *from, rank, *fan).is_empty());
-    if !credit || !here {
+    let relay = rings.1.entry(channel).or_default();
+    if !credit || !here || !relay.is_ready(&prim, n) {
         return false;
     }
+    machine.relay |= matches!((prim.recv, prim.send), (Recv::Relay(_), _) | (_, Send::Relay(_)));
     let own = prim.own.map(|own| machine.own(own, rank));
     let ordered = matches!(prim.recv, Recv::All | Recv::AllPairs);
     let mut parts: Vec<(u32, Vec<Elem>)> = Vec::new();
@@ -151,6 +205,11 @@ fn step(machine: &mut Machine, rings: &mut Rings, rank: u32, n: u32, channel: us
         assert_eq!(message.len(), prim.message, "rank {rank} expects another length from rank {from}");
         parts.push((*from, message[prim.part..prim.part + prim.len].to_vec()));
         machine.note(1, *from, *fan);
+    }
+    if let Recv::Relay(Turn { block, piece, .. }) = prim.recv {
+        let content = &rings.1[&channel].pieces[&(block, piece)].1;
+        assert_eq!(content.len(), prim.message, "rank {rank} expects another length in piece {piece}");
+        parts.push((0, content.clone()));
     }
     // As the executor: in rank order from all, the received value first from one.
     parts.extend(own.map(|own| (if ordered { rank } else { n }, own)));
@@ -173,6 +232,10 @@ fn step(machine: &mut Machine, rings: &mut Rings, rank: u32, n: u32, channel: us
         assert!(result.len() <= largest, "{prim:?} does not fit");
         rings.queue(channel, rank, to, fan).push_back(result.clone());
         machine.note(0, to, fan);
+    }
+    if let Some(relay) = rings.1.get_mut(&channel) {
+        assert!(result.len() <= largest || !matches!(prim.send, Send::Relay(_)), "{prim:?} does not fit");
+        relay.take(&prim, rank, n, &result);
     }
     machine.index[channel] += 1;
     true
@@ -218,7 +281,9 @@ pub(super) fn run_plans(plans: Vec<Plan>, place: Place, seed: u64) -> Vec<Vec<El
         let named = [wires.to, wires.from].map(|peers| peers.iter(rank as u32, n).collect::<BTreeSet<u32>>());
         assert_eq!(machine.used, named, "rank {rank} of {:?}", machine.plan);
         assert!(!machine.fan || wires.fan, "rank {rank} of {:?}", machine.plan);
+        assert!(!machine.relay || wires.relay, "rank {rank} of {:?}", machine.plan);
     }
     assert!(rings.0.values().all(VecDeque::is_empty), "messages are left over");
+    assert!(rings.1.values().all(|relay| relay.pieces.is_empty()), "a block is left over");
     machines.into_iter().map(|m| m.memory[m.output..m.output + m.plan.output].to_vec()).collect()
 }
