@@ -30,9 +30,13 @@ use std::marker::PhantomData;
 /// Each method adds what the one of the same name of [`Communicator`] does at once. A call with wrong arguments makes
 /// the whole group fail. A group that is dropped has not called anything.
 ///
-/// A call takes its place when it is added: what the same communicator is asked for later comes after it. So a group
-/// that is neither run nor dropped holds later operations up until their time-outs, and a receive in it gets the first
-/// message that fits. When one of several communicators ends, [`Group::run`] says so once the others are through.
+/// Sends and receives take their places when the group is run, in the order in which they were added, as NCCL's do at
+/// the end of a group; until then messages go to the calls that are made meanwhile. A collective takes its place among
+/// those of its communicator when it is added. So a group with collectives that is neither run nor dropped holds later
+/// ones up: after a quarter of their time limit they say so to the log, and at its end they fail.
+///
+/// When an operation fails, [`Group::run`] returns its error at once. Operations of the group that are not done by then
+/// will not be, and other ranks would wait for them; so the communicators that they belong to end as well.
 ///
 /// Buffers are borrowed until the group is gone, so nothing can touch them meanwhile:
 ///
@@ -85,7 +89,8 @@ impl<'a> Group<'a> {
     /// Runs all operations, in the calling thread, and returns when all are over.
     ///
     /// # Errors
-    /// [`Error::GroupRefused`] when a call was wrong: nothing was run then. Otherwise the first error of an operation.
+    /// [`Error::GroupRefused`] when a call was wrong: nothing was run then. Otherwise the first error of an operation,
+    /// after which all communicators with operations in the group that were not done have ended.
     pub fn run(self) -> Result<(), Error> {
         let (tasks, _) = self.into_tasks()?;
         drive(tasks)

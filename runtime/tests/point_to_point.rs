@@ -4,7 +4,7 @@ mod common;
 
 use common::with_ranks;
 use ringccl::{Communicator, Config, Error, Group, ReduceOp};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Element `i` of message number `k` from one rank to another.
 fn value(from: usize, to: usize, k: usize, i: usize) -> i64 {
@@ -192,5 +192,40 @@ fn leaving_before_and_after_sending() {
         assert_eq!(got, [5; 3]);
         let error = comm.recv(&mut got, 1).unwrap_err();
         assert!(matches!(error, Error::PeerGone { dead: 1, .. }), "{error}");
+    });
+}
+
+/// A group over two communicators returns the first error of either without waiting for the other, whose operations it
+/// gives up: that one ends too, and its ranks are told why. What was done before stays done.
+#[test]
+fn the_first_error_ends_a_group() {
+    let config = Config { timeout: Duration::from_secs(30), ..Config::new(2) };
+    with_ranks(2, &config, |mut one| {
+        let mut other = one.duplicate().unwrap();
+        let mut done = other.duplicate().unwrap();
+        let begun = Instant::now();
+        if one.rank() == 1 {
+            done.barrier().unwrap();
+            one.abort_handle().abort();
+            let error = other.barrier().unwrap_err();
+            assert!(matches!(error, Error::Aborted { by: 0, .. }), "{error}");
+        } else {
+            let mut got = [[0i32; 3]; 2];
+            let [first, second] = &mut got;
+            let mut group = Group::new();
+            group.barrier(&mut done).unwrap();
+            group.recv(&mut other, first, 1).unwrap();
+            group.recv(&mut other, second, 1).unwrap();
+            group.barrier(&mut one).unwrap();
+            let error = group.run().unwrap_err();
+            assert!(matches!(error, Error::Aborted { by: 1, .. }), "{error}");
+            let error = other.barrier().unwrap_err().to_string();
+            assert!(
+                error.contains("another operation of the same group or stream failed: rank 1 "),
+                "{error}"
+            );
+        }
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+        done.barrier().unwrap();
     });
 }

@@ -56,6 +56,13 @@ impl Issuer {
     }
 }
 
+impl Ticket {
+    /// Its number in the order of issue, from 0.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+}
+
 impl<T> Turns<T> {
     /// A value that nobody uses, and who gives out turns to use it.
     pub fn new(value: T) -> (Self, Issuer) {

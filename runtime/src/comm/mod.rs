@@ -40,7 +40,7 @@ use crate::config::{Bind, Config};
 use crate::error::{Error, Stage};
 use crate::executor::Buffers;
 use crate::fail;
-use crate::mail::{Mail, Posts};
+use crate::mail::Mail;
 use crate::plan::{Call, Choice};
 use crate::report;
 use crate::stream;
@@ -70,8 +70,6 @@ pub struct Communicator {
     pub(crate) shared: Arc<Shared>,
     /// Turns to use the engine.
     calls: Issuer,
-    /// Turns to send to each rank.
-    posts: Posts,
     /// How the coordinator was reached.
     transport: &'static str,
     /// Communicators that this process had made when this one was done, itself included.
@@ -180,13 +178,13 @@ impl Communicator {
         let segment = shm.segment.view();
         let entry = registry::enter(job, number, segment.view());
         let (engine, calls) = Turns::new(Engine::new(shm, policy, fail));
-        let (mail, posts) = Mail::new(rank, nranks);
+        let mail = Mail::new(rank, nranks);
         let health = Mutex::new(health);
         let cause = OnceLock::new();
         let shared = Shared { segment, rank, nranks, job, config, engine, mail, health, entry, cause };
         let thread = registry::thread();
         let lineage = Lineage::new(cores, rank, nranks);
-        Self { shared: Arc::new(shared), calls, posts, transport, number, thread, lineage }
+        Self { shared: Arc::new(shared), calls, transport, number, thread, lineage }
     }
 
     /// Tells the scheduler what the calling thread is: the one that communicates.

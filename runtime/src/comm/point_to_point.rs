@@ -194,7 +194,7 @@ impl Communicator {
         Ok(source.rank().unwrap_or_else(|| unreachable!("who has received knows from whom")))
     }
 
-    /// Queues a message behind those to the same rank, for somebody to drive.
+    /// A message for somebody to drive; it has its place behind those to the same rank when that begins.
     ///
     /// # Safety
     /// - `buffer` is readable for the letter's bytes, from any thread, until the task is over or dropped.
@@ -206,13 +206,12 @@ impl Communicator {
     ) -> Result<Task, Error> {
         let to = self.peer(to, "send")?;
         self.take();
-        let ticket = self.posts.issue(to);
         let shared = Arc::clone(&self.shared);
-        // SAFETY: the ticket is one to send to `to`; the rest is the caller's contract.
-        Ok(Task::Send(unsafe { SendTask::new(shared, to, ticket, letter, buffer) }))
+        // SAFETY: the caller's contract.
+        Ok(Task::Send(unsafe { SendTask::new(shared, to, letter, buffer) }))
     }
 
-    /// Posts a receive, for somebody to drive.
+    /// A receive for somebody to drive; it is posted when that begins.
     ///
     /// # Safety
     /// - `buffer` is writable for the letter's bytes, from any thread, until the task is over or dropped.
@@ -227,7 +226,7 @@ impl Communicator {
         Ok(Task::Recv(task))
     }
 
-    /// Posts a receive from rank `from`, or from any, that tells where its message came from.
+    /// The same from rank `from`, or from any, that tells where its message came from.
     ///
     /// # Safety
     /// - As [`Communicator::recv_task`].

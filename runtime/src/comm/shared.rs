@@ -103,6 +103,21 @@ impl Shared {
         }
     }
 
+    /// Ends the communicator because operations of this rank will not run, or not go on, after `error` in others that
+    /// they were to run with.
+    #[cold]
+    pub(crate) fn abandon_after(&self, error: &Error) {
+        if self.aborted() != 0 {
+            return;
+        }
+        let _ = self.cause.set(format!("another operation of the same group or stream failed: {error}"));
+        let (health, verdict) = (self.health(), Verdict::Failed(self.rank));
+        health::end(&self.segment, verdict, &health, 0);
+        if self.aborted() == verdict.to_word() {
+            health.report_abort(error);
+        }
+    }
+
     /// What changes while the operations before a queued one go on.
     pub(crate) fn turn_state(&self) -> [u64; 2] {
         // ORDERING: Relaxed; only compared with itself.

@@ -30,17 +30,20 @@ pub(crate) struct Watch {
     /// A peer that is gone, although this operation waits for it: to be looked at once more.
     suspect: Option<u32>,
     quiet: Option<Quiet>,
+    /// Parts of messages that the awaited ranks have sent, or taken.
+    heard: u64,
     /// The circle that was suspected and told when a quarter of the time limit had passed.
     suspicion: Option<String>,
     /// Whether it was told that the awaited rank calls nothing.
     told_quiet: bool,
 }
 
-/// A rank that is waited for, and since when it has begun no collective.
+/// A rank that is waited for, and since when it has begun no collective, nor sent or taken any part of a message.
 #[derive(Clone, Copy, Debug)]
 struct Quiet {
     rank: u32,
     started: u64,
+    heard: u64,
     since: Instant,
 }
 
@@ -99,16 +102,18 @@ impl Watch {
         self.check_order(shared, duty, awaits, is_task)
     }
 
-    /// Called before each sleep of a send or receive, which needs only `peers`.
+    /// Called before each sleep of a send or receive, which needs only `peers`; `heard` grows with every part of a
+    /// message that they send, or take.
     #[cold]
     pub(crate) fn check_mail(
         &mut self,
         shared: &Shared,
         duty: Duty,
-        waited: Duration,
+        heard: u64,
         peers: std::ops::Range<u32>,
     ) -> Result<(), Error> {
-        self.check_time(shared, duty, waited)?;
+        self.check_time(shared, duty, Duration::ZERO)?;
+        self.heard = heard;
         let gone = shared.health().check_peers(&shared.segment, peers.clone())?;
         // What it sent before it ended is here, but this rank last looked before it knew of the end.
         if gone.is_some() && gone == self.suspect {
@@ -195,9 +200,10 @@ impl Watch {
         }
         // ORDERING: Relaxed; the number is only compared and told.
         let started = shared.segment.member_record(awaits).identity.started.load(Ordering::Relaxed);
-        let is_same = |quiet: &Quiet| (quiet.rank, quiet.started) == (awaits, started);
+        let heard = self.heard;
+        let is_same = |quiet: &Quiet| (quiet.rank, quiet.started, quiet.heard) == (awaits, started, heard);
         if !self.quiet.as_ref().is_some_and(is_same) {
-            self.quiet = Some(Quiet { rank: awaits, started, since: now });
+            self.quiet = Some(Quiet { rank: awaits, started, heard, since: now });
         }
         self.quiet
     }

@@ -11,24 +11,16 @@ use shmring::{Protocol, Receiver};
 /// Messages of at least this size are written past the cache.
 const STREAMING_BYTES: usize = 1 << 20;
 
-/// Where a message goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Goes {
-    /// Not decided.
-    Unknown,
-    /// To a posted receive.
-    To(u64),
-    /// To the last early message of its source.
-    Early,
-}
-
 /// The message at the head of a source's ring.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arriving {
     pub(super) header: Header,
     pub(super) letter: Letter,
-    pub(super) goes: Goes,
-    /// Bytes read, those in the header included; `None` before it is known where they go.
+    /// The number by which it is matched.
+    pub(super) number: u64,
+    /// Whether its bytes go to memory, and not to its receive.
+    pub(super) is_early: bool,
+    /// Bytes read, those in the header included; `None` before any were.
     pub(super) read: Option<usize>,
 }
 
@@ -39,6 +31,8 @@ pub(super) struct Incoming {
     /// Whether its Simple slots have memory.
     slots: bool,
     pub(super) arriving: Option<Arriving>,
+    /// Parts of messages that have arrived: so many headers, lines and slots.
+    pub(super) parts: u64,
     line: Vec<u8>,
 }
 
@@ -70,6 +64,7 @@ impl Incoming {
             return Ok(None);
         }
         end.release(Protocol::Ll);
+        self.parts += 1;
         shared.segment.notify();
         let line: Option<&[u8; Header::BYTES]> = self.line.as_slice().try_into().ok();
         Ok(line.map(Header::from_bytes))
@@ -162,6 +157,7 @@ impl Incoming {
                 }
             };
             ran = true;
+            self.parts += 1;
             // A sender that sleeps for credit can go on while this rank reads the next slot.
             shared.segment.notify();
             arriving.read = Some(at + part);

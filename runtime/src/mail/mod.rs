@@ -6,22 +6,27 @@
 //!
 //! A message is a line with its size, type and tag and the first bytes, then the rest. Messages from one rank to
 //! another go in the order of the sends ([`Turns`] per destination). A receive names a source, or takes any, and a tag;
-//! receives of one source and tag are served in the order in which they were posted. A message that nobody has
-//! asked for while others wait behind it is kept in memory of the receiver, up to a bound ([`inbox`]).
+//! receives of one source and tag are served in the order in which they were posted ([`matching`]). A message that
+//! nobody has asked for while others wait behind it is kept in memory of the receiver, up to a bound ([`inbox`]).
+//!
+//! Sends and receives take their places when they begin to run: those of a group all at once, in their order in it.
 
 mod header;
 mod inbox;
 mod incoming;
+mod matching;
 mod recv;
 mod send;
 
 pub(crate) use recv::RecvTask;
 pub(crate) use send::SendTask;
 
+use crate::comm::Shared;
 use crate::error::Error;
 use header::Header;
 use inbox::Inbox;
 use send::Outgoing;
+use shmring::doorbell::Awaits;
 use shmring::layout::RingGeometry;
 use shmring::turns::{Issuer, Ticket, Turns};
 use shmring::{Protocol, Stamp};
@@ -35,19 +40,16 @@ const LINES_BYTES: usize = 480;
 /// The ends of one rank's mail rings.
 #[derive(Debug)]
 pub(crate) struct Mail {
-    out: Vec<Turns<Outgoing>>,
+    /// By destination.
+    out: Vec<Way>,
     inbox: Mutex<Inbox>,
 }
 
-/// Who issues the turns to send, for each destination.
+/// The sending end to one destination, and who issues the turns to use it.
 #[derive(Debug)]
-pub(crate) struct Posts(Vec<Issuer>);
-
-impl Posts {
-    /// A turn to send to `destination`.
-    pub(crate) fn issue(&mut self, destination: u32) -> Ticket {
-        self.0[destination as usize].issue()
-    }
+struct Way {
+    turns: Turns<Outgoing>,
+    issuer: Mutex<Issuer>,
 }
 
 /// What a message says of itself, and what a receive expects.
@@ -73,9 +75,41 @@ impl std::fmt::Display for Letter {
 }
 
 impl Mail {
-    pub(crate) fn new(rank: u32, nranks: u32) -> (Self, Posts) {
-        let (out, posts) = (0..nranks).map(|_| Turns::new(Outgoing::default())).unzip();
-        (Self { out, inbox: Mutex::new(Inbox::new(rank, nranks)) }, Posts(posts))
+    pub(crate) fn new(rank: u32, nranks: u32) -> Self {
+        let way = || {
+            let (turns, issuer) = Turns::new(Outgoing::default());
+            Way { turns, issuer: Mutex::new(issuer) }
+        };
+        Self { out: (0..nranks).map(|_| way()).collect(), inbox: Mutex::new(Inbox::new(rank, nranks)) }
+    }
+
+    /// A turn to send to `destination`.
+    fn issue(&self, destination: u32) -> Ticket {
+        // A panic cannot come between the number and its ticket.
+        let mut issuer = self.out[destination as usize].issuer.lock().unwrap_or_else(PoisonError::into_inner);
+        issuer.issue()
+    }
+
+    /// Opens a place where a thread waits for several receives together; to be closed.
+    pub(crate) fn open_desk(&self) -> u64 {
+        self.inbox().open_desk()
+    }
+
+    pub(crate) fn close_desk(&self, desk: u64) {
+        self.inbox().close_desk(desk);
+    }
+
+    /// The receives of a desk whose messages have begun to arrive since the last look.
+    ///
+    /// # Errors
+    /// A corrupt ring, too many early messages.
+    pub(crate) fn look(&self, shared: &Shared, desk: u64) -> Result<Vec<u64>, Error> {
+        self.inbox().look(shared, desk)
+    }
+
+    /// The first receive of each source, or of any, that waits at a desk, and whom for.
+    pub(crate) fn waiting_at(&self, desk: u64) -> Vec<(u64, Awaits)> {
+        self.inbox().waiting_at(desk)
     }
 
     fn inbox(&self) -> MutexGuard<'_, Inbox> {
@@ -105,7 +139,7 @@ impl Rest {
 }
 
 /// The error for a message that is not what the receive expects.
-fn mismatch(rank: u32, source: u32, sent: &str, expected: Letter) -> Error {
+fn mismatch(rank: u32, source: u32, sent: Letter, expected: Letter) -> Error {
     let (first, second) = (rank.min(source), rank.max(source));
     let calls = [format!("send of {sent} to rank {rank}"), format!("recv of {expected} from rank {source}")];
     let [send, recv] = calls;

@@ -7,14 +7,13 @@ use crate::executor::Progress;
 use crate::task::Company;
 use shmring::doorbell::Awaits;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// A message that is wanted.
 #[derive(Debug)]
 pub(crate) struct RecvTask {
     shared: Arc<Shared>,
-    /// The number of the receive in the inbox.
-    id: u64,
+    /// The number of the receive in the inbox; `None` before it is posted.
+    id: Option<u64>,
     /// Where it may come from.
     source: Option<u32>,
     letter: Letter,
@@ -30,14 +29,28 @@ pub(crate) struct RecvTask {
 unsafe impl Send for RecvTask {}
 
 impl RecvTask {
-    /// Posts a receive from `source`, or from any rank.
+    /// A receive from `source`, or from any rank.
     ///
     /// # Safety
     /// - `to` is writable for the letter's bytes, from any thread, until the task is over or dropped.
     pub(crate) unsafe fn new(shared: Arc<Shared>, source: Option<u32>, letter: Letter, to: *mut u8) -> Self {
-        let id = shared.mail.inbox().post(source, letter.tag);
         let (watch, _under_way) = (Watch::default(), shared.entry.mail());
-        Self { shared, id, source, letter, to, from: None, is_over: false, watch, _under_way }
+        Self { shared, id: None, source, letter, to, from: None, is_over: false, watch, _under_way }
+    }
+
+    /// Gives the receive its place among those of its rank, if it has none: it gets what comes from now on. Its number,
+    /// unless the communicator has ended already.
+    pub(crate) fn post(&mut self, desk: Option<u64>) -> Option<u64> {
+        let Self { shared, id, source, letter, .. } = self;
+        if id.is_none() && shared.aborted() == 0 {
+            *id = Some(shared.mail.inbox().post(*source, letter.tag, desk));
+        }
+        *id
+    }
+
+    /// Whether the receive has its place.
+    pub(crate) fn is_posted(&self) -> bool {
+        self.id.is_some()
     }
 
     /// Where the rank is told that the message came from.
@@ -60,39 +73,38 @@ impl RecvTask {
     }
 
     fn go_on(&mut self) -> Result<Progress, Error> {
-        let Self { shared, id, letter, to, from, is_over, .. } = self;
-        if *is_over {
+        if self.is_over {
             return Ok(Progress::Done);
         }
-        let word = shared.aborted();
-        if word != 0 {
-            return Err(shared.refuse(word, 0));
-        }
+        let word = self.shared.aborted();
+        let Some(id) = self.post(None) else { return Err(self.shared.refuse(word, 0)) };
+        let Self { shared, source, letter, to, from, .. } = self;
         let mut inbox = shared.mail.inbox();
         // SAFETY: the contract of `new`.
-        let (progress, source) = match unsafe { inbox.receive(shared, *id, *letter, *to) } {
-            Ok(received) => received,
-            Err(error) => {
-                drop(inbox);
-                return Err(shared.give_up(error, 0));
-            }
-        };
+        let received = unsafe { inbox.receive(shared, (id, *source), *letter, *to) };
         drop(inbox);
-        if progress == Progress::Done
-            && let (Some(from), Some(source)) = (from, source)
-        {
-            // Set once: the task is over then.
-            let _ = from.set(source);
+        let (progress, source) = match received {
+            Ok(received) => received,
+            Err(error) => return Err(shared.give_up(error, 0)),
+        };
+        if progress == Progress::Done {
+            if let (Some(from), Some(source)) = (from, source) {
+                // Set once: the task is over then.
+                let _ = from.set(source);
+            }
+        } else if word != 0 {
+            // Whatever was sent before the end has been looked for.
+            return Err(shared.refuse(word, 0));
         }
         Ok(progress)
     }
 
     pub(crate) fn awaits(&mut self) -> Result<Option<Awaits>, Error> {
-        let Self { shared, id, is_over, .. } = self;
-        if *is_over || shared.aborted() != 0 {
+        let Self { shared, id: Some(id), source, is_over: false, .. } = self else { return Ok(None) };
+        if shared.aborted() != 0 {
             return Ok(None);
         }
-        shared.mail.inbox().awaits(shared, *id)
+        shared.mail.inbox().awaits(shared, *id, *source)
     }
 
     pub(crate) fn check(&mut self, company: Company) -> Result<(), Error> {
@@ -104,17 +116,23 @@ impl RecvTask {
     }
 
     fn look_around(&mut self, company: Company) -> Result<(), Error> {
-        let Self { shared, id, source, watch, .. } = self;
-        shared.mail.inbox().unblock(shared, *id)?;
+        let Self { shared, id: Some(id), source, watch, .. } = self else { return Ok(()) };
+        let heard = {
+            let mut inbox = shared.mail.inbox();
+            inbox.unblock(shared, *id, *source)?;
+            inbox.heard(*source)
+        };
         watch.keep_company(company);
         let peers = source.map_or(0..shared.nranks, |rank| rank..rank + 1);
         let duty = Duty { stage: Stage::Recv { from: *source }, limit: shared.config.timeout };
-        watch.check_mail(shared, duty, Duration::ZERO, peers)
+        watch.check_mail(shared, duty, heard, peers)
     }
 
     fn end(&mut self) {
-        if !std::mem::replace(&mut self.is_over, true) {
-            self.shared.mail.inbox().withdraw(self.id);
+        if !std::mem::replace(&mut self.is_over, true)
+            && let Some(id) = self.id
+        {
+            self.shared.mail.inbox().withdraw(id, self.shared.aborted() != 0);
             // Another receive may have waited for this one to take its message off the ring.
             self.shared.segment.notify_self();
         }
@@ -123,7 +141,10 @@ impl RecvTask {
 
 impl Drop for RecvTask {
     fn drop(&mut self) {
-        if !self.is_over && self.shared.mail.inbox().is_reading(self.id) {
+        if !self.is_over
+            && let Some(id) = self.id
+            && self.shared.mail.inbox().is_reading(id)
+        {
             self.shared.abandon("a receive");
         }
         self.end();

@@ -11,7 +11,6 @@ use shmring::doorbell::Awaits;
 use shmring::turns::Ticket;
 use shmring::{Protocol, Sender};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// The sending end to one destination.
 #[derive(Debug, Default)]
@@ -19,6 +18,16 @@ pub(crate) struct Outgoing {
     end: Option<Sender>,
     /// Whether its Simple slots have memory.
     slots: bool,
+    /// Parts of messages that were written: so many headers, lines and slots.
+    parts: u64,
+}
+
+/// A turn to send, from its asking to its end.
+#[derive(Debug)]
+enum TurnToSend {
+    NotAsked,
+    Has(Ticket),
+    Over,
 }
 
 /// A message that is being sent.
@@ -26,8 +35,7 @@ pub(crate) struct Outgoing {
 pub(crate) struct SendTask {
     shared: Arc<Shared>,
     destination: u32,
-    /// The turn; `None` when the task is over.
-    ticket: Option<Ticket>,
+    turn_to_send: TurnToSend,
     letter: Letter,
     from: *const u8,
     /// Bytes sent; `None` before the header.
@@ -42,18 +50,23 @@ unsafe impl Send for SendTask {}
 
 impl SendTask {
     /// # Safety
-    /// - `ticket` is a turn to send to `destination` from the rank of `shared`.
     /// - `from` is readable for the letter's bytes, from any thread, until the task is over or dropped.
-    pub(crate) unsafe fn new(
-        shared: Arc<Shared>,
-        destination: u32,
-        ticket: Ticket,
-        letter: Letter,
-        from: *const u8,
-    ) -> Self {
-        let (ticket, watch, turn) = (Some(ticket), Watch::default(), TurnWatch::default());
+    pub(crate) unsafe fn new(shared: Arc<Shared>, destination: u32, letter: Letter, from: *const u8) -> Self {
+        let (turn_to_send, watch, turn) = (TurnToSend::NotAsked, Watch::default(), TurnWatch::default());
         let _under_way = shared.entry.mail();
-        Self { shared, destination, ticket, letter, from, sent: None, watch, turn, _under_way }
+        Self { shared, destination, turn_to_send, letter, from, sent: None, watch, turn, _under_way }
+    }
+
+    /// Gives the message its place behind those to the same rank, if it has none.
+    pub(crate) fn queue(&mut self) {
+        if let TurnToSend::NotAsked = self.turn_to_send {
+            self.turn_to_send = TurnToSend::Has(self.shared.mail.issue(self.destination));
+        }
+    }
+
+    /// The rank that it is sent to.
+    pub(crate) fn destination(&self) -> u32 {
+        self.destination
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -72,16 +85,19 @@ impl SendTask {
     }
 
     fn go_on(&mut self) -> Result<Progress, Error> {
-        let Self { shared, destination, ticket: Some(ticket), letter, from, sent, .. } = self else {
+        self.queue();
+        let Self { shared, destination, turn_to_send: TurnToSend::Has(ticket), letter, from, sent, .. } =
+            self
+        else {
             return Ok(Progress::Done);
         };
         let word = shared.aborted();
-        if word != 0 {
+        if word != 0 && sent.is_none() {
             // Also before its turn, which may never come: who has it may not run any more.
             return Err(shared.refuse(word, 0));
         }
-        // SAFETY: the ticket is one for this end (contract of `new`).
-        let Some(out) = (unsafe { shared.mail.out[*destination as usize].enter(ticket) }) else {
+        // SAFETY: tickets of this end come from its one issuer.
+        let Some(out) = (unsafe { shared.mail.out[*destination as usize].turns.enter(ticket) }) else {
             return Ok(Progress::Blocked);
         };
         if *destination == shared.rank {
@@ -91,16 +107,23 @@ impl SendTask {
         }
         // SAFETY: the contract of `new`.
         let written = unsafe { out.write(shared, *destination, *letter, *from, sent) };
-        written.map_err(|cause| shared.give_up(shared.segment_error(cause), 0))
+        let progress = written.map_err(|cause| shared.give_up(shared.segment_error(cause), 0))?;
+        // Who has taken most of it and ended the communicator may have left room for the rest.
+        if word != 0 && progress != Progress::Done {
+            return Err(shared.refuse(word, 0));
+        }
+        Ok(progress)
     }
 
     pub(crate) fn awaits(&mut self) -> Result<Option<Awaits>, Error> {
-        let Self { shared, destination, ticket: Some(ticket), .. } = self else { return Ok(None) };
+        let Self { shared, destination, turn_to_send: TurnToSend::Has(ticket), .. } = self else {
+            return Ok(None);
+        };
         if shared.aborted() != 0 {
             return Ok(None);
         }
-        // SAFETY: the ticket is one for this end (contract of `new`).
-        let Some(out) = (unsafe { shared.mail.out[*destination as usize].enter(ticket) }) else {
+        // SAFETY: tickets of this end come from its one issuer.
+        let Some(out) = (unsafe { shared.mail.out[*destination as usize].turns.enter(ticket) }) else {
             return Ok(Some(Awaits::Member(shared.rank)));
         };
         let Some(end) = &mut out.end else { return Ok(None) };
@@ -117,25 +140,29 @@ impl SendTask {
     }
 
     fn look_around(&mut self, company: Company) -> Result<(), Error> {
-        let Self { shared, destination, ticket: Some(ticket), watch, turn, .. } = self else { return Ok(()) };
+        let Self { shared, destination, turn_to_send: TurnToSend::Has(ticket), watch, turn, .. } = self
+        else {
+            return Ok(());
+        };
         let (to, limit) = (*destination, shared.config.timeout);
-        let out = &shared.mail.out[to as usize];
-        // SAFETY: the ticket is one for this end (contract of `new`).
-        if unsafe { out.enter(ticket) }.is_none() {
+        let turns = &shared.mail.out[to as usize].turns;
+        // SAFETY: tickets of this end come from its one issuer.
+        let Some(parts) = (unsafe { turns.enter(ticket) }).map(|out| out.parts) else {
             // When the one before has begun is not known: it may have just as long, from its first wait on.
-            return turn.check(shared, [out.serving(), 0], 2 * limit);
-        }
+            return turn.check(shared, [turns.serving(), 0], 2 * limit);
+        };
         watch.keep_company(company);
-        watch.check_mail(shared, Duty { stage: Stage::Send { to }, limit }, Duration::ZERO, to..to + 1)
+        watch.check_mail(shared, Duty { stage: Stage::Send { to }, limit }, parts, to..to + 1)
     }
 
     fn end(&mut self, is_done: bool) {
-        let Some(ticket) = self.ticket.take() else { return };
-        let out = &self.shared.mail.out[self.destination as usize];
+        let turn = std::mem::replace(&mut self.turn_to_send, TurnToSend::Over);
+        let TurnToSend::Has(ticket) = turn else { return };
+        let turns = &self.shared.mail.out[self.destination as usize].turns;
         if is_done {
-            out.pass(ticket)
+            turns.pass(ticket)
         } else {
-            out.give_up(ticket)
+            turns.give_up(ticket)
         }
         self.shared.segment.notify_self();
     }
@@ -143,7 +170,7 @@ impl SendTask {
 
 impl Drop for SendTask {
     fn drop(&mut self) {
-        if self.ticket.is_some() && self.sent.is_some() {
+        if matches!(self.turn_to_send, TurnToSend::Has(_)) && self.sent.is_some() {
             self.shared.abandon("a send");
         }
         self.end(false);
@@ -166,7 +193,8 @@ impl Outgoing {
         let bytes = letter.bytes();
         let ring = shared.segment.geometry().mail();
         let rest = Rest::of(bytes, &ring);
-        let end = self.connect(shared, to, rest == Rest::Slots)?;
+        self.connect(shared, to, rest == Rest::Slots)?;
+        let Self { end: Some(end), parts, .. } = self else { return Ok(Progress::Blocked) };
         let mut ran = false;
         let progress = loop {
             if *sent == Some(bytes) {
@@ -204,6 +232,7 @@ impl Outgoing {
                 }
             }
             ran = true;
+            *parts += 1;
         };
         if ran && rest != Rest::Slots {
             shared.segment.notify();
@@ -211,16 +240,15 @@ impl Outgoing {
         Ok(progress)
     }
 
-    /// The end, with memory for Simple slots if they are needed.
-    fn connect(&mut self, shared: &Shared, to: u32, slots: bool) -> Result<&mut Sender, shmring::Error> {
+    /// Makes the end, with memory for Simple slots if they are needed.
+    fn connect(&mut self, shared: &Shared, to: u32, slots: bool) -> Result<(), shmring::Error> {
         if slots && !self.slots {
             shared.segment.commit_mail_slots(shared.rank, to)?;
             self.slots = true;
         }
-        let end = match self.end.take() {
-            Some(end) => end,
-            None => shared.segment.mail_sender(to)?,
-        };
-        Ok(self.end.insert(end))
+        if self.end.is_none() {
+            self.end = Some(shared.segment.mail_sender(to)?);
+        }
+        Ok(())
     }
 }

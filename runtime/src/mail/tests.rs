@@ -5,9 +5,10 @@ use crate::comm::Communicator;
 use crate::config::Config;
 use crate::error::Error;
 use crate::executor::Progress;
+use crate::group::Group;
 use crate::reduce::DType;
 use crate::stream::Stream;
-use crate::task::{Task, drive};
+use crate::task::{Batch, Task, drive};
 use std::time::Duration;
 
 fn ranks(nranks: u32) -> Vec<Communicator> {
@@ -15,11 +16,15 @@ fn ranks(nranks: u32) -> Vec<Communicator> {
     Communicator::init_all(nranks, &config).unwrap()
 }
 
-/// A receive into a buffer that outlives it.
+/// A receive into a buffer that outlives it, posted.
 fn receive(comm: &mut Communicator, buffer: &mut [u8], from: Option<usize>, tag: u32) -> Task {
     let letter = Letter { count: buffer.len(), dtype: DType::U8, tag };
     // SAFETY: each test keeps the buffer until the task is over or dropped.
-    unsafe { comm.recv_task(buffer.as_mut_ptr(), letter, from) }.unwrap()
+    let mut task = unsafe { comm.recv_task(buffer.as_mut_ptr(), letter, from) }.unwrap();
+    if let Task::Recv(receive) = &mut task {
+        assert!(receive.post(None).is_some());
+    }
+    task
 }
 
 fn send(comm: &mut Communicator, buffer: &[u8], to: usize, tag: u32) -> Task {
@@ -140,6 +145,67 @@ fn withdrawn_receives_leave_their_messages() {
     assert_eq!(waits.poll().unwrap(), Progress::Done);
     drop(waits);
     assert_eq!(buffers, [[0; 3], [1; 3], [2; 3]]);
+}
+
+/// The work of a rank for `count` messages of each of two others, which repeat so many tags: received in one batch that
+/// is polled after every send, or one by one with the last of them first.
+fn work(count: u32, tags: u32, in_batch: bool) -> u64 {
+    let mut comms = ranks(3);
+    let mut buffers = vec![[0u8; 3]; 2 * count as usize];
+    let tasks = (0..).zip(&mut buffers).map(|(at, buffer)| {
+        let (letter, from) = (Letter { count: 3, dtype: DType::U8, tag: at / 2 % tags }, 1 + at as usize % 2);
+        // A tenth takes from whichever of the two.
+        let from = (letter.tag % 10 != 0).then_some(from);
+        // SAFETY: the buffers outlive the tasks.
+        unsafe { comms[0].recv_task(buffer.as_mut_ptr(), letter, from) }.unwrap()
+    });
+    let mut tasks: Vec<Task> = tasks.collect();
+    // Places are taken when a batch is made.
+    let mut batch =
+        Batch::new(if in_batch { std::mem::take(&mut tasks) } else { tasks.split_off(tasks.len() - 2) });
+    for k in 0..count {
+        post(&mut comms[1], k as u8, 0, k % tags);
+        post(&mut comms[2], k as u8, 0, k % tags);
+        batch.poll();
+    }
+    let rest = tasks.into_iter().rev().map(|task| Batch::new(vec![task]));
+    for mut batch in std::iter::once(batch).chain(rest) {
+        batch.poll();
+        assert!(batch.is_over());
+    }
+    comms[0].shared.mail.inbox().work()
+}
+
+/// What a message costs does not depend on how many others wait or are waited for: four times as many take four times
+/// the work, up to a tenth.
+#[test]
+fn work_grows_with_the_messages_alone() {
+    for in_batch in [true, false] {
+        let [one, four] = [499, 1996].map(|count| work(count, if in_batch { 49 } else { count }, in_batch));
+        assert!(four <= 4 * one + 4 * one / 10, "{one} and {four} looks, in a batch: {in_batch}");
+        assert!(one <= 20 * 1000, "{one} looks for 998 messages");
+    }
+}
+
+/// A receive in a group that is not run yet takes no message: calls that are made before get what comes.
+#[test]
+fn a_group_takes_its_places_when_it_is_run() {
+    let mut comms = ranks(2);
+    let [mut grouped, mut called] = [[0u8; 3]; 2];
+    let mut group = Group::new();
+    group.recv(&mut comms[0], &mut grouped, 1).unwrap();
+    group.send(&mut comms[0], &[1u8; 3], 1).unwrap();
+    post(&mut comms[1], 5, 0, 0);
+    comms[0].recv(&mut called, 1).unwrap();
+    // Nor does its send hold up another one.
+    comms[0].send(&[2u8; 3], 1).unwrap();
+    post(&mut comms[1], 6, 0, 0);
+    group.run().unwrap();
+    assert_eq!((called, grouped), ([5; 3], [6; 3]));
+    for expected in [2, 1] {
+        comms[1].recv(&mut called, 0).unwrap();
+        assert_eq!(called, [expected; 3]);
+    }
 }
 
 /// A rank that waits for the task that another rank has dropped half-way is told at once.

@@ -45,6 +45,11 @@ impl CollectiveTask {
         Self { shared, ticket: Some(ticket), call, buffers, state: State::Queued, turn, _under_way }
     }
 
+    /// Where it comes among the collectives of its rank; the last of all when it is over.
+    pub(super) fn place(&self) -> u64 {
+        self.ticket.as_ref().map_or(u64::MAX, Ticket::number)
+    }
+
     pub(super) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
