@@ -329,11 +329,36 @@ impl Engine {
         let mut progress = unsafe { self.advance(shared)? };
         while progress != Progress::Done {
             // SAFETY: the caller's contract.
-            unsafe { self.wait(shared)? };
+            let waited = unsafe { self.wait(shared) };
+            if let Err(error) = waited {
+                // SAFETY: the caller's contract.
+                return if unsafe { self.is_done_all_the_same(shared, &error) } {
+                    Ok(())
+                } else {
+                    Err(error)
+                };
+            }
             // SAFETY: the caller's contract.
             progress = unsafe { self.advance(shared)? };
         }
         Ok(())
+    }
+
+    /// Whether what runs can be done although its communicator has ended: whoever ended it, or has gone, may have done
+    /// its part before.
+    #[cold]
+    unsafe fn is_done_all_the_same(&mut self, shared: &Shared, error: &Error) -> bool {
+        if !matches!(error, Error::Aborted { .. } | Error::Revoked { .. } | Error::PeerGone { .. }) {
+            return false;
+        }
+        loop {
+            // SAFETY: the contract of `drive`.
+            match unsafe { self.advance(shared) } {
+                Ok(Progress::Done) => return true,
+                Ok(Progress::Advanced) => {}
+                Ok(Progress::Blocked) | Err(_) => return false,
+            }
+        }
     }
 
     /// Waits until what runs can be advanced.

@@ -69,13 +69,9 @@ impl CollectiveTask {
             return Ok(Progress::Done);
         };
         let word = shared.aborted();
-        if word != 0 {
+        if word != 0 && *state != State::Running {
             // Also before its turn, which may never come: who has it may not run any more.
-            let seqno = started(shared) + u64::from(*state == State::Queued);
-            return Err(match state {
-                State::Running => shared.give_up(shared.explain(word, seqno), seqno),
-                State::Queued | State::Over => shared.refuse(word, seqno),
-            });
+            return Err(shared.refuse(word, started(shared) + 1));
         }
         // SAFETY: the ticket is one for this engine (contract of `new`).
         let Some(engine) = (unsafe { shared.engine.enter(ticket) }) else { return Ok(Progress::Blocked) };
@@ -92,6 +88,12 @@ impl CollectiveTask {
             Ok(Progress::Done) => {
                 engine.finish(shared, call);
                 Ok(Progress::Done)
+            }
+            // Whoever has ended the communicator may have done its part of this operation before; if anything is
+            // missing, it will not come.
+            Ok(Progress::Blocked) if word != 0 => {
+                let seqno = engine.seqno();
+                Err(shared.give_up(shared.explain(word, seqno), seqno))
             }
             Ok(progress) => Ok(progress),
             Err(error) => Err(shared.give_up(error, engine.seqno())),
