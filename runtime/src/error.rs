@@ -123,7 +123,8 @@ pub enum Error {
     Order {
         /// The rank that says so.
         rank: u32,
-        /// A rank, the operation in which it waits, and the communicator, counted from 1 as the ranks made them.
+        /// A rank, the operation in which it waits, and the communicator: its number, which all its ranks have for it,
+        /// is higher than those of the communicators that they had made before.
         first: String,
         /// Another rank and where it waits.
         second: String,

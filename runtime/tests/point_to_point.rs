@@ -154,18 +154,24 @@ fn all_to_all_v_exchanges_parts() {
     });
 }
 
-/// A receive that expects something else than what is sent ends the communicator with an error that names both.
+/// A receive that expects something else than what is sent ends the communicator with an error that names both calls,
+/// on the sender, on the receiver and on whoever else is there.
 #[test]
 fn what_does_not_fit_is_told() {
-    with_ranks(2, &Config::new(2), |mut comm| {
-        let outcome = match comm.rank() {
-            0 => comm.send(&[1i64; 10], 1).and_then(|()| comm.barrier()),
-            _ => comm.recv(&mut [0f32; 20], 0).and_then(|()| comm.barrier()),
-        };
-        let text = outcome.unwrap_err().to_string();
-        let told = ["send of 10 x int64 to rank 1", "recv of 20 x float from rank 0"];
-        assert!(comm.rank() == 0 || told.iter().all(|part| text.contains(part)), "{text}");
-    });
+    for len in [10, 500_000] {
+        with_ranks(3, &Config::new(3), |mut comm| {
+            let outcome = match comm.rank() {
+                0 => comm.send(&vec![1i64; len], 1).and_then(|()| comm.barrier()),
+                1 => comm.recv(&mut [0f32; 20], 0).and_then(|()| comm.barrier()),
+                _ => comm.barrier(),
+            };
+            let error = outcome.unwrap_err();
+            let told = format!(
+                "rank 0 called send of {len} x int64 to rank 1, rank 1 called recv of 20 x float from"
+            );
+            assert!(matches!(error, Error::Mismatch { .. }) && error.to_string().contains(&told), "{error}");
+        });
+    }
 }
 
 /// Both ranks send first: nobody goes on, and the time-out names the call and the rank.
@@ -227,5 +233,31 @@ fn the_first_error_ends_a_group() {
         }
         assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
         done.barrier().unwrap();
+    });
+}
+
+/// Ranks that all receive from any rank wait for ever, and are told so at once; where one of them is only late, and
+/// sends then, nobody is accused.
+#[test]
+fn receives_from_any_rank_by_all_are_a_deadlock() {
+    let config = Config { timeout: Duration::from_secs(60), ..Config::new(3) };
+    with_ranks(3, &config, |mut comm| {
+        let mut got = [0i32; 3];
+        if comm.rank() == 2 {
+            // What it waits for comes later than any verdict would.
+            std::thread::park_timeout(Duration::from_millis(500));
+            comm.send(&[1; 3], 0).unwrap();
+        } else if comm.rank() == 0 {
+            assert_eq!(comm.recv_tagged(&mut got, None, 0).unwrap(), 2);
+            comm.send(&[1; 3], 1).unwrap();
+        } else {
+            assert_eq!(comm.recv_tagged(&mut got, None, 0).unwrap(), 0);
+        }
+        comm.barrier().unwrap();
+        let begun = Instant::now();
+        let error = comm.recv_tagged(&mut got, None, 0).unwrap_err();
+        assert!(matches!(error, Error::Deadlock { .. }), "{error}");
+        assert!(error.to_string().contains("nobody is left to send; one of them must send first"), "{error}");
+        assert!(begun.elapsed() < config.timeout / 4, "{:?}", begun.elapsed());
     });
 }

@@ -112,6 +112,30 @@ fn receives_in_a_circle() {
     );
 }
 
+/// Ranks that all receive from any rank, or wait otherwise for one that does; a rank that has left is not waited for.
+#[test]
+fn receives_from_any_rank() {
+    told(
+        2,
+        "recv/float/any/8",
+        &["deadlock: rank 0 is in recv from any rank of communicator 1, rank 1 is in recv from any rank of \
+             communicator 1, and nobody is left to send; one of them must send first"],
+    );
+    told(
+        3,
+        "recv/float/any/8|recv/float/any:7/8|barrier",
+        &[
+            "rank 1 is in recv from any rank of",
+            "rank 2 is in operation 2 of communicator 1",
+            "nobody is left to send",
+        ],
+    );
+    let ended = ends(3, "script", "recv/float/any/8|recv/float/any/8|drop sleep/1500");
+    for rank in &ended[..2] {
+        assert!(rank.failure().1.contains("and nobody is left to send"), "{rank:?}");
+    }
+}
+
 /// A rank in a collective or in finalize, and one that waits for a message of it, in one communicator.
 #[test]
 fn a_collective_and_a_message() {
@@ -233,6 +257,31 @@ fn a_quiet_rank_is_told_of() {
     assert!(stderr.contains(last) && text.contains(&format!("rank 1 {last}; raise")), "{stderr}: {text}");
     let (stderr, _) = suspected(2, "script", "recv/float/1/8|sleep/5000");
     assert!(stderr.contains("suspected: rank 1 has not sent for "), "{stderr}");
+}
+
+/// So are ranks of which any might send, and what waits behind a group that is not run; a rank whose messages come
+/// in, though none that fits, is not said to send nothing.
+#[test]
+fn quiet_ranks_and_groups_are_told_of() {
+    let (stderr, text) = suspected(3, "script", "recv/float/any/8|sleep/5000|recv/float/1/8");
+    let standing =
+        "rank 1 is in no collective (it has finished 1), rank 2 is in recv from rank 1 of communicator 1 ";
+    assert!(stderr.contains("suspected: no rank has sent for ") && stderr.contains(standing), "{stderr}");
+    assert!(text.starts_with("recv from any rank on rank 0 ") && text.contains(standing), "{text}");
+    let sends = "sleep/150 send/float/0:1/8 ".repeat(30);
+    for from in ["1", "any"] {
+        let (stderr, _) = suspected(2, "script", &format!("recv/float/{from}:7/8|{sends}"));
+        assert!(!stderr.contains("has sent for") && !stderr.contains("has not sent for"), "{stderr}");
+    }
+    let held = "does not run: run or drop the group that it is in";
+    for call in ["barrier", "seqno barrier"] {
+        let (stderr, _) = suspected(2, "script", &format!("held {call}|sleep/4000"));
+        let turn = "an operation's turn on rank 0 has not come within ";
+        assert!(stderr.contains(turn) && stderr.matches(held).count() >= 1, "{stderr}");
+        let unknown =
+            stderr.contains("seqno on rank 0 is not known: an operation's turn on rank 0 did not finish");
+        assert_eq!(unknown, call != "barrier", "{stderr}");
+    }
 }
 
 /// A time-out says where a rank is that has not come: in another call, and what it finished last.

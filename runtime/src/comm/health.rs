@@ -2,6 +2,7 @@
 
 use super::clash::Clash;
 use super::descriptor::Descriptor;
+use super::misfit::Misfit;
 use super::order;
 use super::peers::Peers;
 use super::registry::Entry;
@@ -32,7 +33,8 @@ pub(crate) enum Verdict {
     Failed(u32),
     /// A rank's program asked for the end.
     Aborted(u32),
-    /// Two ranks called different things; this one has found it, and its record says which.
+    /// Two ranks called different things, or one sent what the other did not expect; this one has found it, and its
+    /// record says which.
     Mismatch(u32),
     /// Ranks wait for each other in a circle; this one has found it, and its record says where.
     Order(u32),
@@ -394,7 +396,13 @@ pub(crate) fn explain(segment: &Segment, word: u64, health: &Health, seqno: u64)
     let rank = health.rank;
     let nranks = health.nranks();
     match Verdict::from_word(word, nranks) {
-        Verdict::Mismatch(by) => Clash::read(segment.member_record(by), nranks).into_error(rank),
+        Verdict::Mismatch(by) => {
+            let record = segment.member_record(by);
+            match Misfit::read(record, nranks) {
+                Some(misfit) => misfit.into_error(rank),
+                None => Clash::read(record, nranks).into_error(rank),
+            }
+        }
         Verdict::Order(by) => Tangle::read(segment.member_record(by)).into_error(rank),
         Verdict::Dead(dead) => Error::PeerGone { dead, how: health.describe(dead, "it died"), rank, seqno },
         Verdict::Left(dead) => {

@@ -62,11 +62,6 @@ pub(super) fn count() -> u64 {
     next(&MADE)
 }
 
-/// The number that the next communicator of this process will have.
-fn upcoming() -> u64 {
-    *MADE.lock().unwrap_or_else(std::sync::PoisonError::into_inner) + 1
-}
-
 impl Bootstrap {
     /// From `RINGCCL_RENDEZVOUS` and `RINGCCL_SECRET`, which `ringccl run` sets, or from `MASTER_ADDR` and
     /// `MASTER_PORT`, where rank 0 hosts the rendezvous.
@@ -129,7 +124,7 @@ impl Bootstrap {
         let hello = Hello { group: self.group, rank: self.rank, nranks: self.nranks, member };
         fail::at(&mut fail, fail::INIT_JOIN);
         let deadlines = Deadlines { connect: config.connect_limit(), join: config.join_timeout };
-        let number = upcoming();
+        let number = registry::upcoming();
         let making = Announced::making(number);
         let (session, welcome) = Session::join_unless(&self.endpoint, self.key, hello, deadlines, cancel)
             .map_err(|cause| match cause {

@@ -11,6 +11,7 @@ mod grow;
 mod health;
 mod init;
 mod joining;
+mod misfit;
 mod order;
 mod peers;
 mod point_to_point;
@@ -30,11 +31,12 @@ pub use abort::AbortHandle;
 pub(crate) use calls::Ready;
 pub(crate) use engine::Begun;
 pub use joining::Joining;
+pub(crate) use misfit::Misfit;
 pub use point_to_point::Source;
 pub(crate) use registry::UnderWay;
 pub(crate) use shared::Shared;
 pub use shrink::Shrink;
-pub(crate) use watch::{Duty, Watch};
+pub(crate) use watch::{Duty, SUSPECTED_AFTER, Watch};
 
 use crate::config::{Bind, Config};
 use crate::error::{Error, Stage};
@@ -43,6 +45,7 @@ use crate::fail;
 use crate::mail::Mail;
 use crate::plan::{Call, Choice};
 use crate::report;
+use crate::settings;
 use crate::stream;
 use crate::task::{CollectiveTask, Task, TurnWatch, drive};
 use crate::{sched, trace};
@@ -176,7 +179,7 @@ impl Communicator {
         let number = init::count();
         let Joined { shm, health, job, transport, fail } = joined;
         let segment = shm.segment.view();
-        let entry = registry::enter(job, number, segment.view());
+        let entry = registry::enter(job, segment.view());
         let (engine, calls) = Turns::new(Engine::new(shm, policy, fail));
         let mail = Mail::new(rank, nranks);
         let health = Mutex::new(health);
@@ -223,7 +226,7 @@ impl Communicator {
     #[cold]
     fn drain(&mut self) -> Result<(), Error> {
         let Self { shared, calls, .. } = self;
-        refuse_in_callback(shared)?;
+        refuse_in_callback(shared.rank)?;
         let (record, header) = (shared.record(), shared.segment.header());
         let policy = WaitPolicy::for_cores(2 * shared.nranks as usize, usable_cores());
         let mut turn = TurnWatch::default();
@@ -258,6 +261,7 @@ impl Communicator {
     ///   buffer that holds one block is that block of the one that holds all, at this rank's place.
     #[inline]
     unsafe fn run(&mut self, call: Call, input: *const u8, output: *mut u8) -> Result<(), Error> {
+        refuse_in_callback(self.shared.rank)?;
         self.check(&call)?;
         self.take();
         let Self { shared, calls, .. } = self;
@@ -267,7 +271,6 @@ impl Communicator {
             if let Some(engine) = shared.engine.idle(calls) {
                 return engine.run(shared, call, buffers);
             }
-            refuse_in_callback(shared)?;
             let task = CollectiveTask::new(Arc::clone(shared), calls.issue(), call, buffers);
             registry::holding(|| drive(vec![Task::Collective(task)]))
         }
@@ -305,26 +308,36 @@ impl Communicator {
         }
     }
 
-    /// Operations that this rank has begun. Waits for queued operations.
+    /// The engine for a call that has no error to return: when queued operations do not end in time, which ends the
+    /// communicator, or it is called where it must not wait, the log says why there is none.
+    fn idle_engine(&mut self, call: &'static str) -> Option<&mut Engine> {
+        let rank = self.shared.rank;
+        let engine = self.engine();
+        engine.map_err(|error| settings::warn(&format!("{call} on rank {rank} is not known: {error}"))).ok()
+    }
+
+    /// Operations that this rank has begun; 0 when those that are queued do not end within the time limit, of which the
+    /// log says why. Waits for queued operations.
     pub fn seqno(&mut self) -> u64 {
-        self.engine().map_or(0, |engine| engine.seqno)
+        self.idle_engine("seqno").map_or(0, |engine| engine.seqno)
     }
 
     /// Algorithm, protocol, channels and chunk of the last operation that moved data between ranks. Waits for queued
-    /// operations.
+    /// operations, as [`Communicator::seqno`] does.
     pub fn last_choice(&mut self) -> Option<Choice> {
-        self.engine().ok().and_then(|engine| engine.last_choice())
+        self.idle_engine("last_choice").and_then(|engine| engine.last_choice())
     }
 
     /// Messages of collectives that this rank has sent in each protocol, indexed by `Protocol as usize`. Waits for
-    /// queued operations.
+    /// queued operations, as [`Communicator::seqno`] does.
     pub fn messages_sent(&mut self) -> [u64; Protocol::ALL.len()] {
-        self.engine().map_or([0; 3], |engine| engine.shm.sent())
+        self.idle_engine("messages_sent").map_or([0; 3], |engine| engine.shm.sent())
     }
 
-    /// What this rank has spent on waiting in blocking calls. Waits for queued operations.
+    /// What this rank has spent on waiting in blocking calls. Waits for queued operations, as [`Communicator::seqno`]
+    /// does.
     pub fn wait_stats(&mut self) -> WaitStats {
-        self.engine().map_or_else(|_| WaitStats::default(), |engine| engine.waiter.stats())
+        self.idle_engine("wait_stats").map_or_else(WaitStats::default, |engine| engine.waiter.stats())
     }
 
     /// Bytes of shared memory that all ranks have in use together.
@@ -389,14 +402,16 @@ impl Communicator {
 /// How long the operations of a communicator that has ended may take to notice.
 const DRAIN_AFTER_END: Duration = Duration::from_secs(1);
 
-/// A callback of a stream must not wait for operations of streams: its thread may be the one that they need.
-fn refuse_in_callback(shared: &Shared) -> Result<(), Error> {
-    if !stream::is_in_callback() {
-        return Ok(());
+/// A callback of a stream must not wait for other ranks, nor for operations that are queued: its thread may be the one
+/// that these need, and it has all streams to drive.
+#[inline]
+pub(crate) fn refuse_in_callback(rank: u32) -> Result<(), Error> {
+    #[cold]
+    fn refuse(rank: u32) -> Result<(), Error> {
+        let what = "a callback of a stream must not wait for other operations or ranks: queue it in a stream";
+        Err(Error::Argument { rank, call: "a blocking operation", what: what.into() })
     }
-    let what = "operations are queued before it, and a callback of a stream must not wait for them: \
-                queue it in a stream";
-    Err(Error::Argument { rank: shared.rank, call: "a blocking operation", what: what.into() })
+    if stream::is_in_callback() { refuse(rank) } else { Ok(()) }
 }
 
 /// Waits until every rank has attached to the segment.

@@ -17,24 +17,30 @@
 //!    same waits again, each of which has since looked at least twice. So every rank of the circle has looked
 //!    after the first walk had seen them all waiting, and found nothing, and a rank that waits does nothing.
 //!
+//! Who receives from any rank waits for all of them at once: instead of a circle there is a *knot*, of this wait and of
+//! all that any wait in it leads to. It is as certain, if each of these leads to a wait that is kept from serving it.
+//!
 //! Anything less is only *suspected*, and told when a quarter of the time limit has passed, and in the text of the
 //! time-out. So it is where the way ends at a rank that is making another communicator, and waits there for the others.
 
 use super::registry;
-use super::stuck::{self, Call, MAKING, Stuck};
+use super::stuck::{self, Call, MAKING, SEVERAL, Stuck};
 use super::tangle::{Tangle, number_of};
+use shmring::layout::MemberState;
 use shmring::segment::Segment;
 use shmring::sync::Ordering;
 
 /// Longest way that is followed.
 const STEPS_MAX: usize = 64;
+/// Most waits of a knot: as many as ranks.
+const KNOT_MAX: usize = 1 << 10;
 /// Looks of every wait after the second walk that make it certain that one of them came after the first walk.
 const LOOKS: u64 = 2;
 
 /// Looks from one wait to the next.
 #[derive(Debug, Default)]
 pub(super) struct Walker {
-    /// The circle that the last walk found.
+    /// The circle, or knot, that the last walk found.
     last: Vec<Stuck>,
     /// Whether it is certain if nothing changes.
     is_certain: bool,
@@ -46,11 +52,17 @@ impl Walker {
     /// Walks from `own`, this thread's wait. When a circle has become certain it says so and ends all communicators on
     /// it by `end`.
     pub(super) fn walk(&mut self, own: Stuck, end: impl Fn(&registry::Entry, &Tangle)) -> Option<Tangle> {
-        let circle = match follow(own) {
-            (way, End::Circle(0)) => way,
-            _ => Vec::new(),
+        let (circle, is_certain) = if own.awaits == SEVERAL {
+            knot(own).unwrap_or_default()
+        } else {
+            match follow(own) {
+                (way, End::Circle(0)) => {
+                    let is_certain = is_certain(&way);
+                    (way, is_certain)
+                }
+                _ => Default::default(),
+            }
         };
-        let is_certain = !circle.is_empty() && is_certain(&circle);
         let looks: Vec<u64> = circle.iter().map(|stuck| stuck.looks).collect();
         let is_same = self.is_certain == is_certain && are_same(&circle, &self.last);
         if !is_same {
@@ -142,6 +154,56 @@ fn next(own: Stuck, at: Stuck) -> Result<Stuck, End> {
     Ok(next)
 }
 
+/// All waits to which this one leads, which is for any rank, or any of these, and whether it is certain that none of
+/// them can end; `None` if one rank at least does not wait.
+fn knot(own: Stuck) -> Option<(Vec<Stuck>, bool)> {
+    let (mut all, mut is_certain, mut at) = (vec![own], true, 0);
+    // Whoever waits for any rank of a communicator waits for the same ones.
+    let mut all_of: Vec<u64> = Vec::new();
+    while let Some(wait) = all.get(at).copied() {
+        at += 1;
+        if wait.awaits == SEVERAL {
+            if wait.call != Call::Recv {
+                // A collective needs all of several ranks, and does not say which.
+                return None;
+            }
+            if all_of.contains(&wait.job) {
+                continue;
+            }
+            all_of.push(wait.job);
+        }
+        for awaits in awaited(&wait)? {
+            let wait = Stuck { awaits, ..wait };
+            let next = match next(own, wait) {
+                Ok(next) => next,
+                Err(End::Circle(_)) => own,
+                Err(End::Making(..) | End::Open) => return None,
+            };
+            is_certain &= keeps(&wait, &next);
+            if !all.iter().any(|known| known.is_same_wait(&next)) {
+                all.push(next);
+            }
+        }
+        if all.len() > KNOT_MAX {
+            return None;
+        }
+    }
+    all.sort_by_key(|stuck| (stuck.awaits != SEVERAL, stuck.job, stuck.rank));
+    Some((all, is_certain))
+}
+
+/// The ranks that a wait is for, but those that have left and do nothing any more.
+fn awaited(wait: &Stuck) -> Option<Vec<u32>> {
+    if wait.awaits != SEVERAL {
+        return Some(vec![wait.awaits]);
+    }
+    let entries = registry::of_job(wait.job);
+    let view = &entries.first()?.view;
+    // What such a rank sent before is found by the looks that come after.
+    let is_there = |rank: &u32| view.member_record(*rank).identity.state() != MemberState::Left;
+    Some((0..view.geometry().members).filter(is_there).collect())
+}
+
 /// Whether no rank on a circle can do what the one before it waits for, as long as it waits itself.
 fn is_certain(circle: &[Stuck]) -> bool {
     // The last wait is for the process of the first.
@@ -155,9 +217,9 @@ fn keeps(wait: &Stuck, next: &Stuck) -> bool {
         return true;
     }
     let is_same_rank = (next.job, next.rank) == (wait.job, wait.awaits);
-    // A receive takes messages off its source's ring, also those that it is not for.
-    let takes =
-        is_same_rank && wait.call == Call::Send && next.call == Call::Recv && next.awaits == wait.rank;
+    // A receive takes messages off its source's ring, or those of all, also those that it is not for.
+    let is_from_it = next.awaits == wait.rank || next.awaits == SEVERAL;
+    let takes = is_same_rank && wait.call == Call::Send && next.call == Call::Recv && is_from_it;
     let has_other = if wait.is_collective() { next.marks.has_collective } else { next.marks.has_mail };
     !takes && (next.marks.is_alone || (is_same_rank && next.marks.is_held && !has_other))
 }
@@ -167,6 +229,9 @@ fn keeps(wait: &Stuck, next: &Stuck) -> bool {
 pub(super) fn suspicion(view: &Segment) -> Option<String> {
     let rank = view.member();
     let own = stuck::read(view.member_record(rank)).filter(|own| own.job != MAKING)?;
+    if own.awaits == SEVERAL {
+        return knot(own).map(|(all, _)| Tangle::new(&all).suspicion());
+    }
     let (way, end) = follow(own);
     match end {
         End::Circle(from) => Some(Tangle::new(way.get(from..)?).suspicion()),
@@ -224,6 +289,7 @@ mod tests {
         let send = stuck(0, Call::Send, 1, HELD);
         let alone = Marks { is_alone: true, ..HELD };
         assert!(!keeps(&send, &stuck(1, Call::Recv, 0, alone)));
+        assert!(!keeps(&send, &stuck(1, Call::Recv, SEVERAL, alone)));
         assert!(keeps(&send, &stuck(1, Call::Recv, 2, alone)));
     }
 

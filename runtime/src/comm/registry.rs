@@ -10,6 +10,7 @@ use super::stuck::{self, Call, MAKING, Marks, SEVERAL, Stuck};
 use crate::stream;
 use shmring::layout::MemberRecord;
 use shmring::segment::Segment;
+use shmring::sync::Ordering;
 use std::cell::Cell;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,8 +18,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(super) job: u64,
-    /// How many communicators this process had made when it made this one: its name in messages.
-    pub(super) number: u64,
     pub(super) view: Segment,
     /// The thread that used it last.
     home: Mutex<u64>,
@@ -122,6 +121,25 @@ fn is_holding() -> bool {
     IS_HOLDING.get()
 }
 
+/// The word of a member's record with the number that it proposes for the communicator: one more than the highest of
+/// its process.
+const NUMBER_WORD: usize = 40;
+/// What a number is at most: as much as messages have room for.
+const NUMBER_MAX: u64 = (1 << 28) - 1;
+/// The highest number of a communicator that has gone.
+static HIGHEST: Mutex<u64> = Mutex::new(0);
+
+/// The number that the next communicator of this process has, unless another rank's process knows a higher one.
+pub(super) fn upcoming() -> u64 {
+    let highest = entries().iter().map(|entry| entry.number()).max().unwrap_or(0);
+    // The numbers of a simulation repeat with its seed.
+    #[cfg(ringccl_sim)]
+    if shmring::sim::with(|_| ()).is_some() {
+        return highest + 1;
+    }
+    highest.max(*HIGHEST.lock().unwrap_or_else(PoisonError::into_inner)) + 1
+}
+
 /// The communicators of the process.
 fn entries() -> Vec<Arc<Entry>> {
     let all = ENTRIES.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -134,10 +152,13 @@ fn entries() -> Vec<Arc<Entry>> {
 }
 
 /// Enters a communicator, in the hands of the calling thread.
-pub(super) fn enter(job: u64, number: u64, view: Segment) -> Arc<Entry> {
+pub(super) fn enter(job: u64, view: Segment) -> Arc<Entry> {
+    // Ranks of one process propose the same.
+    let proposed = of_job(job).first().map_or_else(upcoming, |sibling| sibling.proposed());
+    // ORDERING: Relaxed; the number stands for itself.
+    view.member_record(view.member()).words[NUMBER_WORD].store(proposed, Ordering::Relaxed);
     let entry = Arc::new(Entry {
         job,
-        number,
         view,
         home: Mutex::new(thread()),
         #[cfg(ringccl_sim)]
@@ -153,6 +174,9 @@ pub(super) fn enter(job: u64, number: u64, view: Segment) -> Arc<Entry> {
 
 /// Takes a communicator out.
 pub(super) fn leave(entry: &Arc<Entry>) {
+    let mut highest = HIGHEST.lock().unwrap_or_else(PoisonError::into_inner);
+    *highest = entry.number().max(*highest);
+    drop(highest);
     ENTRIES.lock().unwrap_or_else(PoisonError::into_inner).retain(|other| !Arc::ptr_eq(other, entry));
 }
 
@@ -162,6 +186,20 @@ pub(super) fn of_job(job: u64) -> Vec<Arc<Entry>> {
 }
 
 impl Entry {
+    /// What this rank proposes as the communicator's number.
+    fn proposed(&self) -> u64 {
+        // ORDERING: Relaxed; the number stands for itself.
+        self.record().words[NUMBER_WORD].load(Ordering::Relaxed)
+    }
+
+    /// The communicator's name in messages, the same on all its ranks once they have met: the highest number that any
+    /// of them proposes. So it is higher than those of all that one of them had before.
+    pub(super) fn number(&self) -> u64 {
+        // ORDERING: Relaxed; each number stands for itself.
+        let of = |rank| self.view.member_record(rank).words[NUMBER_WORD].load(Ordering::Relaxed);
+        (0..self.view.geometry().members).map(of).max().unwrap_or(0).min(NUMBER_MAX)
+    }
+
     /// Takes the communicator into the calling thread's hands. What the last one said of itself no longer counts.
     pub(super) fn take(&self) {
         *self.home.lock().unwrap_or_else(PoisonError::into_inner) = thread();
@@ -300,7 +338,7 @@ impl Announced {
         Marks { is_alone: self.is_alone && !others, is_held, has_mail, has_collective }
     }
 
-    /// Says in the records of all communicators of this thread that it makes another one, the process's `number`th.
+    /// Says in the records of all communicators of this thread that it makes another one, of this number.
     pub(super) fn making(number: u64) -> Self {
         let mut announced = Self::default();
         let call = Call::Collective;
@@ -348,8 +386,35 @@ pub(super) fn awaited_by() -> Option<(Stuck, u64)> {
         let waits = |rank: u32| {
             let stuck = stuck::read(entry.view.member_record(rank))?;
             (stuck.job == entry.job && stuck.rank == rank && stuck.awaits == own)
-                .then_some((stuck, entry.number))
+                .then_some((stuck, entry.number()))
         };
         others.filter_map(waits).next()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A communicator's number is the highest that one of its ranks proposes, so higher than those of all that any of
+    /// them had before, also of those that are gone; words of any content are a number that messages have room for.
+    #[test]
+    fn numbers_are_agreed_and_grow() {
+        let geometry = crate::Config::new(2).geometry(2).unwrap();
+        let mut views = Segment::in_memory(&geometry).unwrap();
+        let elsewhere = views.pop().unwrap();
+        let word = &elsewhere.member_record(1).words[NUMBER_WORD];
+        let entry = enter(1 << 50, views.pop().unwrap());
+        // Other tests make communicators meanwhile.
+        let before = entry.number();
+        word.store(before + 100_000, Ordering::Relaxed);
+        assert_eq!(entry.number(), before + 100_000);
+        assert!(upcoming() > before + 100_000);
+        leave(&entry);
+        let next = enter(1 << 51, Segment::in_memory(&geometry).unwrap().swap_remove(0));
+        assert!(next.number() > before + 100_000);
+        leave(&next);
+        word.store(u64::MAX, Ordering::Relaxed);
+        assert_eq!(entry.number(), NUMBER_MAX);
+    }
 }

@@ -124,6 +124,13 @@ impl Shared {
         [self.engine.serving(), self.record().identity.started.load(Ordering::Relaxed)]
     }
 
+    /// Whether a collective of this rank has begun and is not over.
+    pub(crate) fn is_in_collective(&self) -> bool {
+        let identity = &self.record().identity;
+        // ORDERING: Relaxed; it only decides what is told.
+        identity.started.load(Ordering::Relaxed) > identity.finished.load(Ordering::Relaxed)
+    }
+
     fn leave(&self) {
         self.record().identity.set_state(MemberState::Left);
         if self.segment.header().sleepers.any() {

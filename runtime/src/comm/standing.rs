@@ -102,6 +102,18 @@ fn wait(record: &MemberRecord) -> Option<String> {
     })
 }
 
+/// Ranks of which any might send, and none has for so long, in words.
+pub(super) fn all_quiet(
+    segment: &Segment,
+    peers: &Peers,
+    rank: u32,
+    stage: Stage,
+    time: Duration,
+) -> Option<String> {
+    let standing = standing(segment, peers, rank, stage)?;
+    Some(format!("suspected: no rank has sent for {time:.1?}: {standing}"))
+}
+
 /// A rank that has called nothing for so long although it is waited for, in words.
 pub(super) fn quiet(segment: &Segment, rank: u32, stage: Stage, time: Duration) -> Option<String> {
     let place = place(segment, rank, stage)?;

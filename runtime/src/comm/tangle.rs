@@ -24,12 +24,12 @@ struct Place {
     rank: u32,
     awaits: u32,
     call: Call,
-    /// The communicator's number on the rank that found the circle.
+    /// The communicator's number; 0 if the rank that found the circle does not belong to it.
     communicator: u64,
     seqno: u64,
 }
 
-/// A circle of waits, or its first four.
+/// A circle of waits, or a knot of them where one is for any rank; or their first four.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Tangle {
     places: Vec<Place>,
@@ -37,9 +37,9 @@ pub(super) struct Tangle {
     all: u64,
 }
 
-/// The number of a communicator on this rank: its name in messages.
+/// The number of a communicator that this process belongs to: its name in messages.
 pub(super) fn number_of(job: u64) -> u64 {
-    registry::of_job(job).first().map_or(0, |entry| entry.number)
+    registry::of_job(job).first().map_or(0, |entry| entry.number())
 }
 
 impl Place {
@@ -50,6 +50,11 @@ impl Place {
 
     fn is_collective(&self) -> bool {
         matches!(self.call, Call::Collective | Call::Finalize)
+    }
+
+    /// Whether it is a receive from any rank.
+    fn is_for_any(&self) -> bool {
+        self.call == Call::Recv && self.awaits == SEVERAL
     }
 
     /// Where the rank waits, and for whom if the call does not say so.
@@ -70,8 +75,12 @@ impl Tangle {
     pub(super) fn new(circle: &[Stuck]) -> Self {
         let mut places: Vec<Place> = circle.iter().map(Place::of).collect();
         // Every rank that tells of it begins at the same place, whoever has found it.
-        let first = (0..places.len()).min_by_key(|at| (places[*at].communicator, places[*at].rank));
-        places.rotate_left(first.unwrap_or(0));
+        if places.iter().any(Place::is_for_any) {
+            places.sort_by_key(|place| (!place.is_for_any(), place.communicator, place.rank));
+        } else {
+            let first = (0..places.len()).min_by_key(|at| (places[*at].communicator, places[*at].rank));
+            places.rotate_left(first.unwrap_or(0));
+        }
         let all = places.len() as u64;
         places.truncate(TOLD);
         Self { places, all }
@@ -97,6 +106,7 @@ impl Tangle {
         let place = |i: usize| {
             let (what, seqno) = (word(1 + 2 * i), word(2 + 2 * i));
             let (rank, awaits) = (u32::from(what as u16), u32::from((what >> 16) as u16));
+            let awaits = if awaits == u32::from(u16::MAX) { SEVERAL } else { awaits };
             Place { rank, awaits, call: Call::from_code(what >> 32 & 0xf), communicator: what >> 36, seqno }
         };
         let all = word(0).max(1);
@@ -123,6 +133,7 @@ impl Tangle {
             texts.push(format!("and {rest} more ranks wait likewise"));
         }
         let together = match (self.all, self.places.first()) {
+            (_, Some(place)) if place.is_for_any() => "and nobody is left to send".into(),
             (1, Some(place)) if place.awaits == place.rank => "and waits for itself".into(),
             (1, Some(place)) => {
                 format!(
@@ -140,7 +151,7 @@ impl Tangle {
     fn remedy(&self) -> &'static str {
         let all = |call| self.places.iter().all(|place| place.call == call);
         match self.places.first() {
-            Some(place) if self.all == 1 && place.awaits != place.rank => {
+            Some(place) if self.all == 1 && place.awaits != place.rank && !place.is_for_any() => {
                 "give each rank of a process a thread of its own, or put the calls of all of them into one Group, or on a Stream for each rank"
             }
             Some(place) if self.all == 1 && place.call == Call::Recv => {
@@ -212,6 +223,23 @@ mod tests {
         }
         let text = Tangle::new(&circle(7)).into_error(5).to_string();
         assert!(text.contains("rank 3 is in send to rank 4") && text.contains("and 3 more ranks"), "{text}");
+    }
+
+    /// Of a knot the receives from any rank come first, on whichever rank it was found.
+    #[test]
+    fn knots_are_read_back() {
+        let segment = segment();
+        let record = segment.member_record(0);
+        let mut knot = circle(5);
+        knot[3] = Stuck { call: Call::Recv, awaits: SEVERAL, ..knot[3] };
+        let tangle = Tangle::new(&knot);
+        knot.rotate_left(2);
+        assert_eq!(Tangle::new(&knot), tangle);
+        tangle.publish(record);
+        assert_eq!(Tangle::read(record), tangle);
+        let text = tangle.into_error(5).to_string();
+        assert!(text.starts_with("deadlock: rank 3 is in recv from any rank of "), "{text}");
+        assert!(text.contains("and nobody is left to send"), "{text}");
     }
 
     /// Words of any content are told as something, without a panic.

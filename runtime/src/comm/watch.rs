@@ -16,7 +16,7 @@ use shmring::sync::Ordering;
 use std::time::{Duration, Instant};
 
 /// The part of the time limit after which is told what is suspected.
-const SUSPECTED_AFTER: u32 = 4;
+pub(crate) const SUSPECTED_AFTER: u32 = 4;
 
 /// The watch over one operation that may have begun to wait.
 #[derive(Debug, Default)]
@@ -38,13 +38,22 @@ pub(crate) struct Watch {
     told_quiet: bool,
 }
 
-/// A rank that is waited for, and since when it has begun no collective, nor sent or taken any part of a message.
+/// A rank that is waited for, or [`SEVERAL`], and since when it has begun no collective, nor sent or taken any part of a message.
 #[derive(Clone, Copy, Debug)]
 struct Quiet {
     rank: u32,
     started: u64,
     heard: u64,
     since: Instant,
+}
+
+impl Quiet {
+    fn in_words(&self, shared: &Shared, stage: Stage, time: Duration) -> Option<String> {
+        if self.rank < shared.nranks {
+            return standing::quiet(&shared.segment, self.rank, stage, time);
+        }
+        standing::all_quiet(&shared.segment, shared.health().peers(), shared.rank, stage, time)
+    }
 }
 
 /// What is being waited in.
@@ -156,7 +165,7 @@ impl Watch {
             in_company: self.in_company,
         };
         let stuck = self.announced.tell(wait);
-        if awaits != SEVERAL
+        if (awaits != SEVERAL || call == Call::Recv)
             && let Some(tangle) = self.walker.walk(stuck, health::end_tangled)
         {
             return Err(tangle.into_error(shared.rank));
@@ -169,7 +178,7 @@ impl Watch {
     fn suspect_something(&mut self, shared: &Shared, duty: Duty, awaits: u32) {
         let now = now();
         let quarter = duty.limit / SUSPECTED_AFTER;
-        let since = self.listen_to(shared, awaits, now);
+        let since = self.listen_to(shared, duty.stage, awaits, now);
         let waited = self.begun.map_or(Duration::ZERO, |begun| now - begun);
         if self.suspicion.is_some() || waited < quarter {
             return;
@@ -185,21 +194,25 @@ impl Watch {
             tell(found);
         } else if !self.told_quiet
             && let Some(quiet) = since.filter(|quiet| now - quiet.since >= quarter)
-            && let Some(found) = standing::quiet(&shared.segment, quiet.rank, stage, now - quiet.since)
+            && let Some(found) = quiet.in_words(shared, stage, now - quiet.since)
         {
             self.told_quiet = true;
             tell(&found);
         }
     }
 
-    /// Follows what the awaited rank calls; since when it has called nothing.
-    fn listen_to(&mut self, shared: &Shared, awaits: u32, now: Instant) -> Option<Quiet> {
-        if awaits >= shared.nranks {
-            self.quiet = None;
-            return None;
-        }
+    /// Follows what the awaited rank calls, or all of them; since when that was nothing.
+    fn listen_to(&mut self, shared: &Shared, stage: Stage, awaits: u32, now: Instant) -> Option<Quiet> {
         // ORDERING: Relaxed; the number is only compared and told.
-        let started = shared.segment.member_record(awaits).identity.started.load(Ordering::Relaxed);
+        let started = |rank| shared.segment.member_record(rank).identity.started.load(Ordering::Relaxed);
+        let started = match stage {
+            _ if awaits < shared.nranks => started(awaits),
+            Stage::Recv { from: None } => 0,
+            _ => {
+                self.quiet = None;
+                return None;
+            }
+        };
         let heard = self.heard;
         let is_same = |quiet: &Quiet| (quiet.rank, quiet.started, quiet.heard) == (awaits, started, heard);
         if !self.quiet.as_ref().is_some_and(is_same) {

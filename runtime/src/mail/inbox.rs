@@ -14,10 +14,10 @@
 //! Receives that one thread waits for together sit at a *desk*: it looks once for all of them, and then at those that
 //! were served, so that what waits costs nothing.
 
+use super::Letter;
 use super::incoming::{Arriving, Incoming};
 use super::matching::Matching;
-use super::{Letter, mismatch};
-use crate::comm::Shared;
+use crate::comm::{Misfit, Shared};
 use crate::error::Error;
 use crate::executor::Progress;
 use shmring::doorbell::Awaits;
@@ -223,7 +223,7 @@ impl Inbox {
                     self.early_bytes -= Early::cost(early.letter);
                 }
                 if early.letter != letter {
-                    return Err(mismatch(self.rank, from, early.letter, letter));
+                    return Err(Misfit::new(self.rank, from, early.letter, letter).tell(shared));
                 }
                 // SAFETY: the caller's contract; the letters are equal, so the bytes fit.
                 unsafe { to.copy_from_nonoverlapping(early.data.as_ptr(), early.data.len()) };
@@ -235,7 +235,7 @@ impl Inbox {
         if let Some(found) = found
             && found != letter
         {
-            return Err(mismatch(self.rank, claimed, found, letter));
+            return Err(Misfit::new(self.rank, claimed, found, letter).tell(shared));
         }
         // SAFETY: the caller's contract; the message has exactly the letter's bytes.
         let progress = unsafe { self.sources[claimed as usize].read(shared, claimed, to) };

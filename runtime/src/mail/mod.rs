@@ -138,22 +138,5 @@ impl Rest {
     }
 }
 
-/// The error for a message that is not what the receive expects.
-fn mismatch(rank: u32, source: u32, sent: Letter, expected: Letter) -> Error {
-    let (first, second) = (rank.min(source), rank.max(source));
-    let calls = [format!("send of {sent} to rank {rank}"), format!("recv of {expected} from rank {source}")];
-    let [send, recv] = calls;
-    let (first_call, second_call) = if source < rank { (send, recv) } else { (recv, send) };
-    Error::Mismatch {
-        rank,
-        seqno: 0,
-        first,
-        first_call,
-        second,
-        second_call,
-        difference: "a receive expects exactly what is sent".into(),
-    }
-}
-
 #[cfg(test)]
 mod tests;

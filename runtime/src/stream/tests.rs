@@ -27,6 +27,43 @@ fn a_panic_ends_the_stream() {
     assert!(matches!(stream.barrier(&mut one).unwrap().wait(), Err(Error::StreamEnded { .. })));
 }
 
+/// No call in a callback waits for other ranks, also where nothing is queued: collectives, messages and groups are
+/// refused by the same text, and communicator and stream go on.
+#[test]
+fn a_callback_must_not_wait() {
+    let [mut one, mut other] = pair();
+    let stream = Stream::new();
+    let (tell, told) = mpsc::channel();
+    stream
+        .call(move || {
+            let mut got = [0u8; 3];
+            let mut group = Group::new();
+            group.barrier(&mut one).unwrap();
+            let errors = [
+                one.barrier(),
+                group.run(),
+                one.send(&[1u8; 3], 1),
+                one.recv(&mut got, 1),
+                one.all_to_all_v(&[1u8; 2], &[1, 1], &mut got[..2], &[1, 1]),
+                one.duplicate().map(drop),
+            ];
+            tell.send((one, errors.map(|error| error.unwrap_err().to_string()))).unwrap();
+        })
+        .unwrap();
+    let (mut one, errors) = told.recv_timeout(Duration::from_secs(20)).unwrap();
+    for error in errors {
+        assert!(
+            error.contains("a callback of a stream must not wait for other operations or ranks"),
+            "{error}"
+        );
+    }
+    let (barrier, sent) =
+        (stream.barrier(&mut one).unwrap(), stream.send(&mut one, vec![1u8; 3], 1).unwrap());
+    other.barrier().unwrap();
+    other.recv(&mut [0u8; 3], 0).unwrap();
+    assert!(barrier.wait().is_ok() && sent.wait().is_ok());
+}
+
 /// Two ranks in one stream wait for each other for ever: nothing behind them runs, and an abort ends both.
 #[test]
 fn two_ranks_in_one_stream() {

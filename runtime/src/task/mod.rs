@@ -21,7 +21,7 @@ pub(crate) use collective::CollectiveTask;
 pub(crate) use naps::Naps;
 pub(crate) use turn::TurnWatch;
 
-use crate::comm::Shared;
+use crate::comm::{Shared, refuse_in_callback};
 use crate::error::Error;
 use crate::executor::Progress;
 use crate::mail::{RecvTask, SendTask};
@@ -97,8 +97,13 @@ impl Task {
 }
 
 /// Drives tasks to their end in the calling thread; the first error, if any failed.
+///
+/// # Errors
+/// [`Error::Argument`] in a callback of a stream: nothing was run then. Otherwise as [`Task::poll`].
 pub(crate) fn drive(tasks: Vec<Task>) -> Result<(), Error> {
-    let waiters = tasks.first().map_or(1, |task| task.shared().nranks as usize);
+    let (rank, waiters) =
+        tasks.first().map_or((0, 1), |task| (task.shared().rank, task.shared().nranks as usize));
+    refuse_in_callback(rank)?;
     let mut batch = Batch::new(tasks);
     let mut waiter = Waiter::new(WaitPolicy::for_cores(waiters, usable_cores()));
     match waiter.run(&mut batch) {

@@ -1,7 +1,8 @@
 //! The deadline of an operation that waits for its turn.
 
-use crate::comm::Shared;
+use crate::comm::{SUSPECTED_AFTER, Shared};
 use crate::error::{Error, Stage};
+use crate::settings;
 use shmring::clock::now;
 use std::time::{Duration, Instant};
 
@@ -12,14 +13,26 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Default)]
 pub(crate) struct TurnWatch {
     seen: Option<([u64; 2], Instant)>,
+    /// Whether it was told what may hold the turn up.
+    is_told: bool,
 }
 
+/// What holds a turn up for long, if what comes before does not run.
+const HELD: &str = "an operation that was queued before it on this rank does not run: run or drop the group that it is \
+                    in, or look what its stream waits for";
+
 impl TurnWatch {
-    /// Called now and then while a turn is awaited: an error when nothing, of `state`, has changed for `limit`.
+    /// Called now and then while a turn is awaited: an error when nothing, of `state`, has changed for `limit`. A quarter
+    /// of that is told to the log, unless an operation runs, which has its own to tell.
     pub(crate) fn check(&mut self, shared: &Shared, state: [u64; 2], limit: Duration) -> Result<(), Error> {
         match self.seen {
             Some((seen, since)) if seen == state => {
-                if now() - since < limit {
+                let waited = now() - since;
+                if waited < limit {
+                    if waited >= limit / SUSPECTED_AFTER && !self.is_told && shared.aborted() == 0 {
+                        self.is_told = true;
+                        self.suspect(shared, waited, limit);
+                    }
                     return Ok(());
                 }
             }
@@ -28,10 +41,17 @@ impl TurnWatch {
                 return Ok(());
             }
         }
-        let standing =
-            "an operation that was queued before it on this rank does not run: run or drop the group that \
-                        it is in, or look what its stream waits for"
-                .into();
-        Err(Error::Timeout { rank: shared.rank, stage: Stage::Turn, limit, standing })
+        Err(Error::Timeout { rank: shared.rank, stage: Stage::Turn, limit, standing: HELD.into() })
+    }
+
+    #[cold]
+    fn suspect(&self, shared: &Shared, waited: Duration, limit: Duration) {
+        if shared.is_in_collective() {
+            return;
+        }
+        let (stage, rank) = (Stage::Turn, shared.rank);
+        settings::warn(&format!(
+            "{stage} on rank {rank} has not come within {waited:.1?} (limit {limit:?}); suspected: {HELD}"
+        ));
     }
 }

@@ -8,7 +8,7 @@
 //! | broadcast, gather, scatter | the root |
 //! | reduce | both: `sum:0` |
 //! | all_gather, all_to_all | nothing: `-` |
-//! | send, recv | the other rank, and a tag if there is one: `1:5` |
+//! | send, recv | the other rank, and a tag if there is one: `1:5`; `any` to receive from any |
 //! | all_gather_v | the rank whose block is one element longer than the count |
 //! | reduce_scatter_v | reduction and that rank: `sum:0` |
 
@@ -88,11 +88,11 @@ fn typed<T: ringccl::Element + Default + Clone>(
         }
         "send" | "recv" => {
             let (peer, tag) = by.split_once(':').unwrap_or((by, "0"));
-            let (peer, tag) = (peer.parse().context("no rank")?, tag.parse().context("no tag")?);
-            if kind == "send" {
-                comm.send_tagged(&buffer, peer, tag)?;
-            } else {
-                comm.recv_tagged(&mut buffer, Some(peer), tag)?;
+            let tag = tag.parse().context("no tag")?;
+            let peer = if peer == "any" { None } else { Some(peer.parse().context("no rank")?) };
+            match (kind, peer) {
+                ("send", peer) => comm.send_tagged(&buffer, peer.context("no rank")?, tag)?,
+                (_, peer) => drop(comm.recv_tagged(&mut buffer, peer, tag)?),
             }
         }
         _ => bail!("{kind}: not a call"),

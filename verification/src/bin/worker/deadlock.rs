@@ -18,8 +18,9 @@ pub(super) fn idle_thread() {
 
 /// Makes this rank's calls, on as many communicators as any rank's name.
 ///
-/// Besides those of `calls.rs` there are `exit`, `drop`, `finalize` (the first communicator), `sleep/MS`, and with
-/// `group:` or `stream:` before it an all-reduce of eight floats that runs in a group or on a stream.
+/// Besides those of `calls.rs` there are `exit`, `drop`, `finalize` (the first communicator), `sleep/MS`,
+/// `held` (a barrier in a group that is never run), `seqno`, and with `group:` or `stream:` before it an all-reduce of
+/// eight floats that runs in a group or on a stream.
 pub(super) fn script(args: &Args, rank: u32, first: Communicator) -> anyhow::Result<()> {
     let mut comms = vec![first];
     if args.calls.contains("2:") {
@@ -31,6 +32,7 @@ pub(super) fn script(args: &Args, rank: u32, first: Communicator) -> anyhow::Res
     say(rank, Event::Running)?;
     let lists: Vec<&str> = args.calls.split('|').collect();
     let own = lists.get(rank as usize).or(lists.last()).context("no calls")?;
+    let mut held = Group::new();
     for call in own.split_whitespace() {
         match call.split_once('/').unwrap_or((call, "")) {
             // No destructor runs.
@@ -38,6 +40,8 @@ pub(super) fn script(args: &Args, rank: u32, first: Communicator) -> anyhow::Res
             ("drop", _) => drop(comms.remove(0)),
             ("finalize", _) => comms.remove(0).finalize()?,
             ("sleep", time) => std::thread::sleep(Duration::from_millis(time.parse()?)),
+            ("held", _) => drop(held.barrier(&mut comms[0])?.len()),
+            ("seqno", _) => drop(comms[0].seqno()),
             ("group:all_reduce", _) => {
                 let mut buffer = [1f32; 8];
                 let mut group = Group::new();
