@@ -6,6 +6,7 @@ use super::registry::{self, Entry};
 use crate::config::Config;
 use crate::error::Error;
 use crate::mail::Mail;
+use crate::task::Ahead;
 use shmring::layout::{MemberRecord, MemberState};
 use shmring::segment::Segment;
 use shmring::sync::Ordering;
@@ -118,17 +119,13 @@ impl Shared {
         }
     }
 
-    /// What changes while the operations before a queued one go on.
-    pub(crate) fn turn_state(&self) -> [u64; 2] {
-        // ORDERING: Relaxed; only compared with itself.
-        [self.engine.serving(), self.record().identity.started.load(Ordering::Relaxed)]
-    }
-
-    /// Whether a collective of this rank has begun and is not over.
-    pub(crate) fn is_in_collective(&self) -> bool {
+    /// The collectives before a queued one.
+    pub(crate) fn turn_state(&self) -> Ahead {
         let identity = &self.record().identity;
-        // ORDERING: Relaxed; it only decides what is told.
-        identity.started.load(Ordering::Relaxed) > identity.finished.load(Ordering::Relaxed)
+        // ORDERING: Relaxed; only compared.
+        let started = identity.started.load(Ordering::Relaxed);
+        let runs = started > identity.finished.load(Ordering::Relaxed);
+        Ahead { state: [self.engine.serving(), started], runs }
     }
 
     fn leave(&self) {

@@ -38,7 +38,8 @@ pub(crate) struct Watch {
     told_quiet: bool,
 }
 
-/// A rank that is waited for, or [`SEVERAL`], and since when it has begun no collective, nor sent or taken any part of a message.
+/// A rank that is waited for, or [`SEVERAL`], and since when it has begun no collective, nor sent or taken any part of
+/// a message.
 #[derive(Clone, Copy, Debug)]
 struct Quiet {
     rank: u32,

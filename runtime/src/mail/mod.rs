@@ -28,6 +28,7 @@ use inbox::Inbox;
 use send::Outgoing;
 use shmring::doorbell::Awaits;
 use shmring::layout::RingGeometry;
+use shmring::sync::{AtomicU64, Ordering};
 use shmring::turns::{Issuer, Ticket, Turns};
 use shmring::{Protocol, Stamp};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -50,6 +51,9 @@ pub(crate) struct Mail {
 struct Way {
     turns: Turns<Outgoing>,
     issuer: Mutex<Issuer>,
+    /// Twice the parts of messages that were written, plus 1 while a message has begun and is not over. Written by who
+    /// has the turn.
+    parts: AtomicU64,
 }
 
 /// What a message says of itself, and what a receive expects.
@@ -74,11 +78,27 @@ impl std::fmt::Display for Letter {
     }
 }
 
+impl Way {
+    /// How much has been written, and whether a message has begun and is not over.
+    fn written(&self) -> (u64, bool) {
+        // ORDERING: Relaxed; only compared and told.
+        let word = self.parts.load(Ordering::Relaxed);
+        (word / 2, word % 2 == 1)
+    }
+
+    /// Notes more parts, and whether the message that they are of goes on; called in its turn.
+    fn note(&self, parts: u64, goes_on: bool) {
+        let all = self.written().0 + parts;
+        // ORDERING: Relaxed, as above; who has the turn is the only writer.
+        self.parts.store(2 * all + u64::from(goes_on), Ordering::Relaxed);
+    }
+}
+
 impl Mail {
     pub(crate) fn new(rank: u32, nranks: u32) -> Self {
         let way = || {
             let (turns, issuer) = Turns::new(Outgoing::default());
-            Way { turns, issuer: Mutex::new(issuer) }
+            Way { turns, issuer: Mutex::new(issuer), parts: AtomicU64::new(0) }
         };
         Self { out: (0..nranks).map(|_| way()).collect(), inbox: Mutex::new(Inbox::new(rank, nranks)) }
     }

@@ -6,7 +6,7 @@ use crate::comm::{Duty, Shared, UnderWay, Watch};
 use crate::error::{Error, Stage};
 use crate::executor::Progress;
 use crate::reduce::{self, Dst, Store};
-use crate::task::{Company, TurnWatch};
+use crate::task::{Ahead, Company, TurnWatch};
 use shmring::doorbell::Awaits;
 use shmring::turns::Ticket;
 use shmring::{Protocol, Sender};
@@ -18,8 +18,6 @@ pub(crate) struct Outgoing {
     end: Option<Sender>,
     /// Whether its Simple slots have memory.
     slots: bool,
-    /// Parts of messages that were written: so many headers, lines and slots.
-    parts: u64,
 }
 
 /// A turn to send, from its asking to its end.
@@ -96,10 +94,9 @@ impl SendTask {
             // Also before its turn, which may never come: who has it may not run any more.
             return Err(shared.refuse(word, 0));
         }
+        let way = &shared.mail.out[*destination as usize];
         // SAFETY: tickets of this end come from its one issuer.
-        let Some(out) = (unsafe { shared.mail.out[*destination as usize].turns.enter(ticket) }) else {
-            return Ok(Progress::Blocked);
-        };
+        let Some(out) = (unsafe { way.turns.enter(ticket) }) else { return Ok(Progress::Blocked) };
         if *destination == shared.rank {
             // SAFETY: the contract of `new`.
             unsafe { shared.mail.inbox().put(*letter, *from) };
@@ -107,7 +104,8 @@ impl SendTask {
         }
         // SAFETY: the contract of `new`.
         let written = unsafe { out.write(shared, *destination, *letter, *from, sent) };
-        let progress = written.map_err(|cause| shared.give_up(shared.segment_error(cause), 0))?;
+        let (progress, parts) = written.map_err(|cause| shared.give_up(shared.segment_error(cause), 0))?;
+        way.note(parts, sent.is_some() && progress != Progress::Done);
         // Who has taken most of it and ended the communicator may have left room for the rest.
         if word != 0 && progress != Progress::Done {
             return Err(shared.refuse(word, 0));
@@ -145,12 +143,14 @@ impl SendTask {
             return Ok(());
         };
         let (to, limit) = (*destination, shared.config.timeout);
-        let turns = &shared.mail.out[to as usize].turns;
+        let way = &shared.mail.out[to as usize];
+        let (parts, runs) = way.written();
         // SAFETY: tickets of this end come from its one issuer.
-        let Some(parts) = (unsafe { turns.enter(ticket) }).map(|out| out.parts) else {
+        if unsafe { way.turns.enter(ticket) }.is_none() {
             // When the one before has begun is not known: it may have just as long, from its first wait on.
-            return turn.check(shared, [turns.serving(), 0], 2 * limit);
-        };
+            let ahead = Ahead { state: [way.turns.serving(), parts], runs };
+            return turn.check(shared, ahead, 2 * limit);
+        }
         watch.keep_company(company);
         watch.check_mail(shared, Duty { stage: Stage::Send { to }, limit }, parts, to..to + 1)
     }
@@ -158,11 +158,11 @@ impl SendTask {
     fn end(&mut self, is_done: bool) {
         let turn = std::mem::replace(&mut self.turn_to_send, TurnToSend::Over);
         let TurnToSend::Has(ticket) = turn else { return };
-        let turns = &self.shared.mail.out[self.destination as usize].turns;
+        let way = &self.shared.mail.out[self.destination as usize];
         if is_done {
-            turns.pass(ticket)
+            way.turns.pass(ticket)
         } else {
-            turns.give_up(ticket)
+            way.turns.give_up(ticket)
         }
         self.shared.segment.notify_self();
     }
@@ -178,7 +178,7 @@ impl Drop for SendTask {
 }
 
 impl Outgoing {
-    /// Writes as much of the message as there is credit for.
+    /// Writes as much of the message as there is credit for; how many parts of it: header, lines and slots.
     ///
     /// # Safety
     /// - `from` is readable for the letter's bytes.
@@ -189,19 +189,18 @@ impl Outgoing {
         letter: Letter,
         from: *const u8,
         sent: &mut Option<usize>,
-    ) -> Result<Progress, shmring::Error> {
+    ) -> Result<(Progress, u64), shmring::Error> {
         let bytes = letter.bytes();
         let ring = shared.segment.geometry().mail();
         let rest = Rest::of(bytes, &ring);
-        self.connect(shared, to, rest == Rest::Slots)?;
-        let Self { end: Some(end), parts, .. } = self else { return Ok(Progress::Blocked) };
-        let mut ran = false;
+        let end = self.connect(shared, to, rest == Rest::Slots)?;
+        let mut parts = 0;
         let progress = loop {
             if *sent == Some(bytes) {
                 break Progress::Done;
             }
             if !end.has_credit()? {
-                break if ran { Progress::Advanced } else { Progress::Blocked };
+                break if parts > 0 { Progress::Advanced } else { Progress::Blocked };
             }
             // SAFETY: in each case the part lies inside the caller's buffer, and the slot has credit and room.
             unsafe {
@@ -231,24 +230,24 @@ impl Outgoing {
                     }
                 }
             }
-            ran = true;
-            *parts += 1;
+            parts += 1;
         };
-        if ran && rest != Rest::Slots {
+        if parts > 0 && rest != Rest::Slots {
             shared.segment.notify();
         }
-        Ok(progress)
+        Ok((progress, parts))
     }
 
-    /// Makes the end, with memory for Simple slots if they are needed.
-    fn connect(&mut self, shared: &Shared, to: u32, slots: bool) -> Result<(), shmring::Error> {
+    /// The end, with memory for Simple slots if they are needed.
+    fn connect(&mut self, shared: &Shared, to: u32, slots: bool) -> Result<&mut Sender, shmring::Error> {
         if slots && !self.slots {
             shared.segment.commit_mail_slots(shared.rank, to)?;
             self.slots = true;
         }
-        if self.end.is_none() {
-            self.end = Some(shared.segment.mail_sender(to)?);
-        }
-        Ok(())
+        let end = match self.end.take() {
+            Some(end) => end,
+            None => shared.segment.mail_sender(to)?,
+        };
+        Ok(self.end.insert(end))
     }
 }

@@ -19,7 +19,7 @@ mod turn;
 pub(crate) use batch::Batch;
 pub(crate) use collective::CollectiveTask;
 pub(crate) use naps::Naps;
-pub(crate) use turn::TurnWatch;
+pub(crate) use turn::{Ahead, TurnWatch};
 
 use crate::comm::{Shared, refuse_in_callback};
 use crate::error::Error;
