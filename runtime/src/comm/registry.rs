@@ -174,8 +174,10 @@ pub(super) fn enter(job: u64, view: Segment) -> Arc<Entry> {
 
 /// Takes a communicator out.
 pub(super) fn leave(entry: &Arc<Entry>) {
+    // Before the lock: a simulated rank may be interrupted at any access to shared memory.
+    let number = entry.number();
     let mut highest = HIGHEST.lock().unwrap_or_else(PoisonError::into_inner);
-    *highest = entry.number().max(*highest);
+    *highest = number.max(*highest);
     drop(highest);
     ENTRIES.lock().unwrap_or_else(PoisonError::into_inner).retain(|other| !Arc::ptr_eq(other, entry));
 }
