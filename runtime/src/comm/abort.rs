@@ -4,7 +4,8 @@ use super::health::Verdict;
 use shmring::segment::Segment;
 use std::sync::Arc;
 
-/// Ends a communicator: every rank that waits in it wakes up and returns an error, every later call does.
+/// Ends a communicator: every rank that waits in it wakes up and returns an error, unless all its data are there, and
+/// every later call does.
 ///
 /// It may outlive the communicator; then it ends nothing on this rank and still ends the others.
 #[derive(Clone, Debug)]
