@@ -75,12 +75,28 @@ fn time(act: impl Fn(&mut Communicator) + Sync) -> Duration {
     took.into_iter().max().unwrap()
 }
 
+/// Time of a send and a receive of one rank to itself: what the calls cost without another rank.
+fn to_itself() -> Duration {
+    let mut comms = Communicator::init_all(1, &Config::new(1)).unwrap();
+    let mut buffer = [0u8; 8];
+    let rounds = (0..50).map(|_| {
+        let begun = Instant::now();
+        for _ in 0..2000 {
+            comms[0].send(&buffer, 0).unwrap();
+            comms[0].recv(&mut buffer, 0).unwrap();
+        }
+        begun.elapsed() / 2000
+    });
+    rounds.min().unwrap()
+}
+
 /// A figure, not a check: run with `--release -- --ignored --nocapture`.
 #[test]
 #[ignore = "takes long where it is slow; prints figures"]
 fn figures() {
     let counts: Vec<usize> = std::env::var("MESSAGES")
         .map_or(vec![8_000, 100_000], |list| list.split(',').map(|count| count.parse().unwrap()).collect());
+    println!("a send and a receive of a rank to itself: {:.3?}", to_itself());
     for count in counts {
         for tags in [1, count] {
             let took = time(|comm| exchange(comm, count, tags));
