@@ -105,9 +105,22 @@ pub(crate) fn drive(tasks: Vec<Task>) -> Result<(), Error> {
         tasks.first().map_or((0, 1), |task| (task.shared().rank, task.shared().nranks as usize));
     refuse_in_callback(rank)?;
     let mut batch = Batch::new(tasks);
-    let mut waiter = Waiter::new(WaitPolicy::for_cores(waiters, usable_cores()));
+    let mut waiter = Waiter::new(WaitPolicy::for_cores(waiters, cores()));
     match waiter.run(&mut batch) {
         Ok(()) => batch.take_error().map_or(Ok(()), Err),
         Err(never) => match never {},
+    }
+}
+
+/// Cores of this process. Asking the system reads files of its control groups, which takes ten times as long as a small
+/// message, so it is asked once.
+fn cores() -> usize {
+    // Each simulated machine has its own.
+    #[cfg(ringccl_sim)]
+    return usable_cores();
+    #[cfg(not(ringccl_sim))]
+    {
+        static CORES: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
+        *CORES.get_or_init(usable_cores)
     }
 }
