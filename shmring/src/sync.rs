@@ -62,6 +62,24 @@ pub fn yield_core() {
     loom::thread::yield_now();
 }
 
+/// Takes a lock that threads of one process share; what a panic left behind counts as whole.
+///
+/// In a simulation these threads are one, which must not stand still: others run until the lock is free.
+#[cfg(not(loom))]
+pub fn lock<T: ?Sized>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    #[cfg(ringccl_sim)]
+    if sim::with(|_| ()).is_some() {
+        loop {
+            match mutex.try_lock() {
+                Ok(guard) => return guard,
+                Err(std::sync::TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
+                Err(std::sync::TryLockError::WouldBlock) => yield_core(),
+            }
+        }
+    }
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
 /// Eight bytes of payload that one side writes and the other reads, in turns that the counters decide.
 #[cfg(not(loom))]
 #[derive(Debug)]

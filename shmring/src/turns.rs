@@ -161,7 +161,10 @@ impl<T> Turns<T> {
 
     fn given_up(&self) -> MutexGuard<'_, BTreeSet<u64>> {
         // The set is whole whatever panicked while it was held.
-        self.given_up.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        #[cfg(loom)]
+        return self.given_up.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        #[cfg(not(loom))]
+        crate::sync::lock(&self.given_up)
     }
 }
 

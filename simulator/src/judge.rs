@@ -11,6 +11,9 @@ const REACTION: u64 = 500 * MS;
 /// Longest simulated time of a run without a fault that holds it up; calls that do not match are told within it.
 const WHOLE_RUN: u64 = 1000 * MS;
 
+/// Longest simulated time of a group, or of what is queued in streams at once.
+const STREAMED: u64 = 20 * WHOLE_RUN;
+
 /// Looks at every ending.
 ///
 /// # Errors
@@ -29,8 +32,17 @@ pub fn judge(scenario: &Scenario, machine: &Machine, endings: &[Ending]) -> Resu
         Fault::Abort { .. } => machine.fate(scenario.nranks).1.map_or(WHOLE_RUN, |at| at + REACTION),
         Fault::Stall { time, .. } | Fault::Late { time, .. } => time + WHOLE_RUN,
     };
-    let besides = if scenario.others.is_empty() { 0 } else { WHOLE_RUN };
-    let limit = limit + besides + scenario.pause.map_or(0, |(.., time)| time);
+    let besides = match scenario.mixes() {
+        _ if scenario.others.is_empty() => 0,
+        0 => WHOLE_RUN,
+        // The threads of streams give each other the one core, in the worst machine a tenth of a millisecond at a time;
+        // a rank that gets every hundredth turn then makes a hundred accesses a second.
+        mixes => STREAMED * mixes,
+    };
+    let limit = limit
+        + besides
+        + scenario.pause.map_or(0, |(.., time)| time)
+        + scenario.servant.map_or(0, |(.., time)| time);
     for rank in 0..scenario.nranks {
         let ended = machine.fate(rank).1.unwrap_or(0);
         if ended > limit {

@@ -1,8 +1,10 @@
 //! What each rank does: the calls of the scenario, each result compared at once.
 
+mod besides;
+
 use crate::model::{self, Exact};
-use crate::rng::scramble;
-use crate::scenario::{Call, Kind, Other, Scenario};
+use crate::scenario::{Call, Kind, Scenario};
+use besides::Besides;
 use half::{bf16, f16};
 use ringccl::{Communicator, DType, Error, F8E4M3, F8E5M2, ReduceOp};
 
@@ -24,15 +26,21 @@ pub enum Ending {
     },
 }
 
+/// What a call came to; the outer error tells of a wrong result.
+type Told = Result<Result<(), Error>, String>;
+
 /// Runs the scenario as the rank of both communicators. What is wrong with a result is an `Err`.
 pub fn run(
     scenario: &Scenario,
     mut comm: Communicator,
-    mut second: Option<Communicator>,
+    second: Option<Communicator>,
 ) -> Result<Ending, String> {
     let calls = scenario.calls_of(comm.rank());
+    let mut besides = second.map(Besides::new);
     for (index, call) in calls.iter().enumerate() {
-        if let Err(error) = besides(scenario, index, &mut comm, second.as_mut())? {
+        if let Some(besides) = &mut besides
+            && let Err(error) = besides.before(scenario, index, &mut comm)?
+        {
             return Ok(Ending::Failed { call: index, error, stays: true });
         }
         let outcome = match call.dtype {
@@ -54,108 +62,118 @@ pub fn run(
             return Ok(Ending::Failed { call: index, error, stays });
         }
     }
-    let last = besides(scenario, calls.len(), &mut comm, second.as_mut())?;
-    let left =
-        last.and_then(|()| comm.finalize()).and_then(|()| second.map_or(Ok(()), Communicator::finalize));
-    Ok(match left {
+    let last = match besides {
+        Some(besides) => besides.end(scenario, calls.len(), comm)?,
+        None => comm.finalize(),
+    };
+    Ok(match last {
         Ok(()) => Ending::Right,
         Err(error) => Ending::Failed { call: calls.len(), error, stays: true },
     })
 }
 
-/// Makes one call; the outer error tells of a wrong result.
-fn execute<T: Exact>(
-    comm: &mut Communicator,
-    call: &Call,
-    index: usize,
-) -> Result<Result<(), Error>, String> {
+/// The buffers of one call on one rank.
+struct Buffers<T> {
+    send: Vec<T>,
+    recv: Vec<T>,
+}
+
+impl<T: Exact> Buffers<T> {
+    fn new(call: &Call, index: usize, nranks: usize, rank: usize) -> Self {
+        let (send, recv) = model::lengths(call, nranks, rank);
+        // An output that is never written is told from one that is right.
+        Self {
+            send: (0..send).map(|i| T::exact(model::input(call, index, rank, i) as f64)).collect(),
+            recv: vec![T::exact(77.0); recv],
+        }
+    }
+
+    /// The one buffer of a call in place, before it: the input where it belongs.
+    fn in_place(&self, call: &Call, rank: usize) -> Vec<T> {
+        if call.kind != Kind::AllGather {
+            return self.send.clone();
+        }
+        let mut all = self.recv.clone();
+        all[rank * call.count..][..call.count].copy_from_slice(&self.send);
+        all
+    }
+
+    /// What it must hold after the call, if `recv` is the result.
+    fn after_in_place(&self, call: &Call, rank: usize, recv: &[T]) -> Vec<T> {
+        match call.kind {
+            Kind::Reduce(_, root) if root != rank => self.send.clone(),
+            Kind::ReduceScatter(_) => {
+                let mut all = self.send.clone();
+                all[rank * call.count..][..call.count].copy_from_slice(recv);
+                all
+            }
+            _ => recv.to_vec(),
+        }
+    }
+}
+
+/// Makes one call and compares every element of every buffer.
+fn execute<T: Exact>(comm: &mut Communicator, call: &Call, index: usize) -> Told {
     let (rank, nranks) = (comm.rank(), comm.nranks());
-    let mine: Vec<T> = (0..call.count).map(|i| T::exact(model::input(call, index, rank, i) as f64)).collect();
-    let mut send = mine.clone();
-    // An output that is never written is told from one that is right.
-    let mut recv = vec![T::exact(77.0); call.count];
-    let outcome = match (call.kind, call.in_place) {
-        (Kind::AllReduce(op), false) => comm.all_reduce(&send, &mut recv, op),
-        (Kind::AllReduce(op), true) => comm.all_reduce_in_place(&mut send, op),
-        (Kind::Broadcast(root), false) => comm.broadcast_from(&send, &mut recv, root),
-        (Kind::Broadcast(root), true) => comm.broadcast(&mut send, root),
-        (Kind::Barrier, _) => return Ok(comm.barrier()),
+    let before = Buffers::<T>::new(call, index, nranks, rank);
+    let wanted: Vec<T> =
+        (0..before.recv.len()).map(|i| T::exact(model::output(call, index, nranks, rank, i))).collect();
+    let differs = |what: &str, got: &[T], wanted: &[T]| -> Result<(), String> {
+        let first = got.iter().zip(wanted).position(|(got, wanted)| got != wanted);
+        first.map_or(Ok(()), |at| {
+            let (got, wanted) = (&got[at], &wanted[at]);
+            Err(format!("rank {rank}, call {index}: {what} {at} is {got:?}, not {wanted:?}"))
+        })
     };
-    if outcome.is_err() {
+    let mut buffer = before.in_place(call, rank);
+    if call.in_place
+        && let Some(outcome) = in_place(comm, call, &mut buffer)
+    {
+        if outcome.is_ok() {
+            differs("element", &buffer, &before.after_in_place(call, rank, &wanted))?;
+        }
         return Ok(outcome);
     }
-    let got = if call.in_place { &send } else { &recv };
-    for (i, got) in got.iter().enumerate() {
-        let want = T::exact(model::output(call, index, nranks, i));
-        if *got != want {
-            return Err(format!("rank {rank}, call {index}: element {i} is {got:?}, not {want:?}"));
-        }
-    }
-    if !call.in_place && send != mine {
-        return Err(format!("rank {rank}, call {index}: the input has changed"));
+    let mut recv = before.recv.clone();
+    let outcome = apart(comm, call, &before.send, &mut recv);
+    if outcome.is_ok() {
+        differs("element", &recv, &wanted)?;
     }
     Ok(outcome)
 }
 
-/// Does what the scenario has before call number `index` besides; the outer error tells of a wrong result.
-fn besides(
-    scenario: &Scenario,
-    index: usize,
-    comm: &mut Communicator,
-    mut second: Option<&mut Communicator>,
-) -> Result<Result<(), Error>, String> {
-    let others = scenario.others.get(index).map_or(&[][..], Vec::as_slice);
-    for (at, other) in others.iter().enumerate() {
-        let Some(second) = second.as_deref_mut() else { return Ok(Ok(())) };
-        if let Err(error) = one_besides(*other, index << 8 | at, comm, second)? {
-            return Ok(Err(error));
-        }
+/// The call with two buffers.
+fn apart<T: Exact>(comm: &mut Communicator, call: &Call, send: &[T], recv: &mut [T]) -> Result<(), Error> {
+    let counts = model::counts(call, comm.nranks());
+    match call.kind {
+        Kind::AllReduce(op) => comm.all_reduce(send, recv, op),
+        Kind::Broadcast(root) => comm.broadcast_from(send, recv, root),
+        Kind::Barrier => comm.barrier(),
+        Kind::Reduce(op, root) => comm.reduce(send, recv, op, root),
+        Kind::AllGather => comm.all_gather(send, recv),
+        Kind::ReduceScatter(op) => comm.reduce_scatter(send, recv, op),
+        Kind::AllToAll => comm.all_to_all(send, recv),
+        Kind::Gather(root) => comm.gather(send, recv, root),
+        Kind::Scatter(root) => comm.scatter(send, recv, root),
+        Kind::AllGatherV => comm.all_gather_v(send, recv, &counts),
+        Kind::ReduceScatterV(op) => comm.reduce_scatter_v(send, recv, &counts, op),
     }
-    Ok(Ok(()))
 }
 
-/// Element `i` of what a rank sends in what is done besides as number `number`.
-fn letter(number: usize, rank: usize, i: usize) -> u64 {
-    scramble((number as u64) << 40 | (rank as u64) << 32 | i as u64)
+/// The call with one buffer; `None` for a kind that has no such form with slices.
+fn in_place<T: Exact>(comm: &mut Communicator, call: &Call, buffer: &mut [T]) -> Option<Result<(), Error>> {
+    match call.kind {
+        Kind::AllReduce(op) => Some(comm.all_reduce_in_place(buffer, op)),
+        Kind::Broadcast(root) => Some(comm.broadcast(buffer, root)),
+        Kind::Reduce(op, root) => Some(comm.reduce_in_place(buffer, op, root)),
+        Kind::AllGather => Some(comm.all_gather_in_place(buffer)),
+        Kind::ReduceScatter(op) => Some(comm.reduce_scatter_in_place(buffer, op)),
+        Kind::AllToAll => Some(comm.all_to_all_in_place(buffer)),
+        Kind::Barrier | Kind::Gather(_) | Kind::Scatter(_) | Kind::AllGatherV | Kind::ReduceScatterV(_) => {
+            None
+        }
+    }
 }
 
-fn one_besides(
-    other: Other,
-    number: usize,
-    comm: &mut Communicator,
-    second: &mut Communicator,
-) -> Result<Result<(), Error>, String> {
-    let (rank, nranks) = (comm.rank(), comm.nranks());
-    let sent = |by: usize, count: usize| -> Vec<u64> { (0..count).map(|i| letter(number, by, i)).collect() };
-    let (outcome, got, want) = match other {
-        Other::Barrier => return Ok(second.barrier()),
-        Other::Sum(count) => {
-            let mut buffer = sent(rank, count);
-            let outcome = second.all_reduce_in_place(&mut buffer, ReduceOp::Max);
-            let most = |i: usize| (0..nranks).map(|by| letter(number, by, i)).max().unwrap_or(0);
-            (outcome, buffer, (0..count).map(most).collect())
-        }
-        Other::Message { second: over, from, to, count, tag } => {
-            let comm = if over { second } else { comm };
-            if rank == from {
-                return Ok(comm.send_tagged(&sent(from, count), to, tag));
-            }
-            if rank != to {
-                return Ok(Ok(()));
-            }
-            let mut buffer = vec![77; count];
-            let outcome = comm.recv_tagged(&mut buffer, Some(from), tag).map(|_| ());
-            (outcome, buffer, sent(from, count))
-        }
-        Other::Around(count) => {
-            let before = (rank + nranks - 1) % nranks;
-            let mut buffer = vec![77; count];
-            let outcome = comm.send_recv(&sent(rank, count), (rank + 1) % nranks, &mut buffer, before);
-            (outcome, buffer, sent(before, count))
-        }
-    };
-    if outcome.is_ok() && got != want {
-        return Err(format!("rank {rank}: {other:?}, number {number}: what was received is wrong"));
-    }
-    Ok(outcome)
-}
+/// The reduction of what is done besides.
+const MOST: ReduceOp = ReduceOp::Max;

@@ -1,6 +1,6 @@
 //! What one seed means: how many ranks, which calls, which machine, what goes wrong.
 
-use crate::machine::{Blow, Fiber, Knobs, Mode, Start};
+use crate::machine::{Blow, Fiber, Knobs, Mode, Policy, Start};
 use crate::rng::Rng;
 use ringccl::{Algorithm, Config, DType, Protocol, ReduceOp};
 use std::time::Duration;
@@ -27,6 +27,46 @@ pub enum Kind {
     Broadcast(usize),
     /// Barrier.
     Barrier,
+    /// Reduce to this rank.
+    Reduce(ReduceOp, usize),
+    /// All-gather; the count is that of one block, here and in those below.
+    AllGather,
+    /// Reduce-scatter.
+    ReduceScatter(ReduceOp),
+    /// All-to-all.
+    AllToAll,
+    /// Gather to this rank.
+    Gather(usize),
+    /// Scatter from this rank.
+    Scatter(usize),
+    /// All-gather of blocks of different lengths, see `model::counts`.
+    AllGatherV,
+    /// Reduce-scatter of such blocks.
+    ReduceScatterV(ReduceOp),
+}
+
+impl Kind {
+    /// The reduction, if there is one.
+    pub fn op(self) -> Option<ReduceOp> {
+        match self {
+            Self::AllReduce(op)
+            | Self::Reduce(op, _)
+            | Self::ReduceScatter(op)
+            | Self::ReduceScatterV(op) => Some(op),
+            _ => None,
+        }
+    }
+
+    /// The same kind with another reduction, if it has one.
+    fn with_op(self, op: ReduceOp) -> Self {
+        match self {
+            Self::AllReduce(_) => Self::AllReduce(op),
+            Self::Reduce(_, root) => Self::Reduce(op, root),
+            Self::ReduceScatter(_) => Self::ReduceScatter(op),
+            Self::ReduceScatterV(_) => Self::ReduceScatterV(op),
+            other => other,
+        }
+    }
 }
 
 /// What the ranks do besides, between two calls: nothing of it can get stuck, however slow they are.
@@ -51,6 +91,38 @@ pub enum Other {
     },
     /// Every rank sends so many elements to the next one and receives from the one before, at the same time.
     Around(usize),
+    /// A group of collectives of both communicators and of messages by a permutation, in an order of each rank's own.
+    Group(Mix),
+    /// The same in streams: some of it in a group, some behind an event of another stream; looked at later.
+    Streams {
+        /// What is queued.
+        mix: Mix,
+        /// How many earlier results are left to look at.
+        keep: usize,
+    },
+    /// One operation that some ranks queue in a stream while the others wait in it, so that a rank that goes on is
+    /// waited for by one that it waits for, and yet comes.
+    Either {
+        /// The ranks, by bits, that queue it.
+        queued: u64,
+        /// Elements.
+        count: usize,
+        /// Who sends a message to the next rank; `None` for a reduction of the second communicator.
+        from: Option<usize>,
+    },
+}
+
+/// What is done at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mix {
+    /// Elements of the reduction, which is the second communicator's.
+    pub sum: usize,
+    /// Elements of the broadcast, and of each message.
+    pub count: usize,
+    /// The root of the broadcast; each rank sends to the one so far behind it, which may be itself.
+    pub shift: usize,
+    /// Whether the messages go over the second communicator.
+    pub second: bool,
 }
 
 /// What goes wrong.
@@ -143,6 +215,8 @@ pub struct Scenario {
     pub others: Vec<Vec<Other>>,
     /// A rank that stops beside that, at which access, and for how many nanoseconds: never long enough to matter.
     pub pause: Option<(usize, u64, u64)>,
+    /// A thread of a stream that stops: which of all, at which access, and for how many nanoseconds.
+    pub servant: Option<(u64, u64, u64)>,
 }
 
 /// Nanoseconds of a millisecond.
@@ -168,8 +242,6 @@ impl Scenario {
         if rng.below(2) == 0 {
             config.protocol = Some(rng.pick(&Protocol::ALL));
         }
-        let stalls = matches!(fault, Fault::Stall { .. });
-        config.timeout = Duration::from_nanos(if stalls { STALL_TIMEOUT } else { TIMEOUT });
         // More calls than a journal has entries, now and then; what differs must still be on record.
         let many = rng.below(8) == 0 && !matches!(fault, Fault::Mismatch { .. });
         let most = if many { 40 } else { 10 };
@@ -182,7 +254,23 @@ impl Scenario {
         let pause =
             (rng.below(5) == 0).then(|| (rng.below(nranks as u64) as usize, rng.scale(12), rng.scale(27)));
         let others = others(&mut Rng::new(seed, 4), nranks, calls.len(), &fault);
-        Self { seed, nranks, config, calls, knobs, fault, others, pause }
+        // What waits behind many others on a slow machine takes longer than a long stall.
+        let stalls = matches!(fault, Fault::Stall { .. }) && others.is_empty();
+        config.timeout = Duration::from_nanos(if stalls { STALL_TIMEOUT } else { TIMEOUT });
+        let mut scenario = Self { seed, nranks, config, calls, knobs, fault, others, pause, servant: None };
+        if scenario.mixes() > 0 {
+            let mut rng = Rng::new(seed, 5);
+            // Mostly long enough to be suspicious.
+            let time = if rng.below(3) == 0 { rng.scale(27) } else { 10 * MS + rng.below(120 * MS) };
+            scenario.servant = (rng.below(3) != 0).then(|| (rng.below(nranks as u64), rng.scale(10), time));
+            if let Policy::Lame { fiber, .. } = &mut scenario.knobs.policy
+                && rng.below(2) == 0
+            {
+                // The threads of streams come behind the ranks.
+                *fiber += nranks;
+            }
+        }
+        scenario
     }
 
     /// What a rank calls. Its values follow from the call's place in this list: two ranks that differ before agree on
@@ -242,6 +330,13 @@ impl Scenario {
         Fiber::new(Start::At(start), blow, true)
     }
 
+    /// How many groups are run, at once or in streams, and what else is queued there.
+    pub fn mixes(&self) -> u64 {
+        let is_mix =
+            |other: &&Other| matches!(other, Other::Group(_) | Other::Streams { .. } | Other::Either { .. });
+        self.others.iter().flatten().filter(is_mix).count() as u64
+    }
+
     /// Whether a stall is longer than an operation may take.
     pub fn stalls_too_long(&self) -> bool {
         matches!(self.fault, Fault::Stall { time, .. } if time > STALL_TIMEOUT / 2)
@@ -292,10 +387,23 @@ fn other(rng: &mut Rng, nranks: usize) -> Other {
         1 | 2 => rng.below(100),
         _ => rng.below(1500),
     } as usize;
-    match rng.below(6) {
+    let mix = |rng: &mut Rng| Mix {
+        sum: count % 200,
+        count: rng.below(300) as usize,
+        shift: rng.below(nranks as u64) as usize,
+        second: rng.below(2) == 0,
+    };
+    match rng.below(11) {
         0 => Other::Barrier,
+        9 | 10 => Other::Either {
+            queued: rng.below(1 << nranks),
+            count: count % 400,
+            from: (rng.below(2) == 0).then(|| rng.below(nranks as u64) as usize),
+        },
         1 => Other::Sum(count % 200),
         2 => Other::Around(count),
+        3 => Other::Group(mix(rng)),
+        4 | 5 => Other::Streams { mix: mix(rng), keep: rng.below(6) as usize },
         _ => {
             let from = rng.below(nranks as u64) as usize;
             let to = (from + 1 + rng.below(nranks as u64 - 1) as usize) % nranks;
@@ -305,10 +413,19 @@ fn other(rng: &mut Rng, nranks: usize) -> Other {
 }
 
 fn call(rng: &mut Rng, nranks: usize) -> Call {
-    let kind = match rng.below(8) {
-        0..5 => Kind::AllReduce(rng.pick(&ReduceOp::BUILTIN)),
-        5..7 => Kind::Broadcast(rng.below(nranks as u64) as usize),
-        _ => Kind::Barrier,
+    let (op, root) = (rng.pick(&ReduceOp::BUILTIN), rng.below(nranks as u64) as usize);
+    let kind = match rng.below(16) {
+        0..5 => Kind::AllReduce(op),
+        5 | 6 => Kind::Broadcast(root),
+        7 => Kind::Barrier,
+        8 => Kind::Reduce(op, root),
+        9 => Kind::AllGather,
+        10 => Kind::ReduceScatter(op),
+        11 => Kind::AllToAll,
+        12 => Kind::Gather(root),
+        13 => Kind::Scatter(root),
+        14 => Kind::AllGatherV,
+        _ => Kind::ReduceScatterV(op),
     };
     let count = match rng.below(8) {
         0 => 0,
@@ -320,10 +437,7 @@ fn call(rng: &mut Rng, nranks: usize) -> Call {
     let dtype = rng.pick(&DType::ALL);
     // Averages of floats are exact only where the number of ranks is a power of two.
     let inexact = dtype.is_float() && !nranks.is_power_of_two();
-    let kind = match kind {
-        Kind::AllReduce(ReduceOp::Avg) if inexact => Kind::AllReduce(ReduceOp::Sum),
-        other => other,
-    };
+    let kind = if inexact && op == ReduceOp::Avg { kind.with_op(ReduceOp::Sum) } else { kind };
     Call { kind, dtype, count, in_place: rng.below(2) == 0 }
 }
 

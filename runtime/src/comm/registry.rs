@@ -47,6 +47,9 @@ thread_local! {
     static THREAD: u64 = next();
     /// Whether this thread is in a blocking call that has the handle of the communicator.
     static IS_HOLDING: Cell<bool> = const { Cell::new(false) };
+    /// The same for the threads that this one simulates: those that are.
+    #[cfg(ringccl_sim)]
+    static HOLDING: std::cell::RefCell<Vec<u64>> = const { std::cell::RefCell::new(Vec::new()) };
 }
 
 /// A number that this process has not used for a thread or a wait before.
@@ -65,8 +68,8 @@ fn own_thread() -> u64 {
 #[inline]
 pub(super) fn thread() -> u64 {
     #[cfg(ringccl_sim)]
-    if let Some(member) = shmring::sim::with(|world| world.running()) {
-        return 1 << 63 | own_thread() << 32 | u64::from(member);
+    if let Some(simulated) = shmring::sim::with(|world| world.thread()) {
+        return 1 << 63 | own_thread() << 32 | u64::from(simulated);
     }
     own_thread()
 }
@@ -107,16 +110,39 @@ pub(super) fn holding<R>(call: impl FnOnce() -> R) -> R {
             IS_HOLDING.set(self.0);
         }
     }
+    #[cfg(ringccl_sim)]
+    if shmring::sim::with(|_| ()).is_some() {
+        return holding_simulated(call);
+    }
     let _restore = Restore(IS_HOLDING.replace(true));
+    call()
+}
+
+/// The same of a simulated thread, between whose accesses others run.
+#[cfg(ringccl_sim)]
+fn holding_simulated<R>(call: impl FnOnce() -> R) -> R {
+    /// Takes the mark away also after a panic, and where the simulation is over.
+    struct Restore(u64);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            let last = |all: &mut Vec<u64>| {
+                all.iter().rposition(|thread| *thread == self.0).map(|at| all.swap_remove(at))
+            };
+            HOLDING.with_borrow_mut(last);
+        }
+    }
+    let own = thread();
+    HOLDING.with_borrow_mut(|all| all.push(own));
+    let _restore = Restore(own);
     call()
 }
 
 /// Whether the calling thread is in such a call.
 fn is_holding() -> bool {
-    // A simulated rank has one thread, which is in the call.
     #[cfg(ringccl_sim)]
     if shmring::sim::with(|_| ()).is_some() {
-        return true;
+        let own = thread();
+        return HOLDING.with_borrow(|all| all.contains(&own));
     }
     IS_HOLDING.get()
 }
@@ -247,9 +273,10 @@ impl Entry {
 /// Whether no other thread of this process could call anything: those of this library do not, as long as streams have
 /// nothing to do.
 fn is_only_thread() -> bool {
+    // A simulated rank has one thread, and those of its streams.
     #[cfg(ringccl_sim)]
     if shmring::sim::with(|_| ()).is_some() {
-        return true;
+        return !stream::any_work();
     }
     let main = std::process::id().to_string();
     let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return false };

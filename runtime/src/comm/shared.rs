@@ -11,7 +11,7 @@ use shmring::layout::{MemberRecord, MemberState};
 use shmring::segment::Segment;
 use shmring::sync::Ordering;
 use shmring::turns::Turns;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 /// One rank of a communicator, for as long as its handle or an operation lives.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn health(&self) -> MutexGuard<'_, Health> {
         // A panic elsewhere leaves at worst a peer unwatched until the next look.
-        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+        shmring::sync::lock(&self.health)
     }
 
     #[inline]

@@ -31,7 +31,7 @@ use shmring::layout::RingGeometry;
 use shmring::sync::{AtomicU64, Ordering};
 use shmring::turns::{Issuer, Ticket, Turns};
 use shmring::{Protocol, Stamp};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 /// What messages of mail rings are marked with. Only they use these rings, so it tells nothing but that.
 const STAMP: Stamp = Stamp(0x6d61_696c);
@@ -135,7 +135,7 @@ impl Mail {
     fn inbox(&self) -> MutexGuard<'_, Inbox> {
         // A panic inside ends the process's use of this communicator anyway: what it held is not trusted further than
         // a peer's memory is.
-        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+        shmring::sync::lock(&self.inbox)
     }
 }
 

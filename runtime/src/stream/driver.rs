@@ -20,6 +20,7 @@ use super::outcome::{Outcome, Payload};
 use crate::error::Error;
 use crate::task::{Batch, Company, Naps};
 use nix::unistd::gettid;
+use shmring::clock::now;
 use shmring::doorbell::{Bell, Sleepers};
 use shmring::wait::{Wait, WaitPolicy, Waiter, usable_cores};
 use std::collections::VecDeque;
@@ -89,10 +90,43 @@ impl std::fmt::Debug for Driver {
 /// The drivers of this process, and how many streams were given to them.
 static DRIVERS: Mutex<(Vec<Arc<Driver>>, usize)> = Mutex::new((Vec::new(), 0));
 
+thread_local! {
+    /// The same for each process that this thread simulates: in which simulation, and which member.
+    #[cfg(ringccl_sim)]
+    static SIMULATED: std::cell::RefCell<Vec<Simulated>> = const { std::cell::RefCell::new(Vec::new()) };
+}
+
+#[cfg(ringccl_sim)]
+type Simulated = ((u64, u32), (Vec<Arc<Driver>>, usize));
+
+/// Does something with the drivers of this process.
+fn with_drivers<R>(act: impl FnOnce(&mut (Vec<Arc<Driver>>, usize)) -> R) -> R {
+    #[cfg(ringccl_sim)]
+    if let Some(member) = shmring::sim::with(|world| world.running()) {
+        let key = (shmring::sim::runs(), member);
+        return SIMULATED.with_borrow_mut(|all| {
+            for (_, (drivers, _)) in all.extract_if(.., |((run, _), _)| *run != key.0) {
+                // What a simulation that was broken off has left cannot be taken apart: its threads have stopped
+                // anywhere.
+                let is_idle = |driver: &Arc<Driver>| driver.set.try_lock().is_ok_and(|set| set.is_idle());
+                drivers.into_iter().filter(|driver| !is_idle(driver)).for_each(std::mem::forget);
+            }
+            if !all.iter().any(|(other, _)| *other == key) {
+                all.push((key, Default::default()));
+            }
+            let own = all.iter_mut().find(|(other, _)| *other == key);
+            act(own.map(|(_, drivers)| drivers).unwrap_or_else(|| unreachable!("it was added")))
+        });
+    }
+    act(&mut DRIVERS.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
 /// Picks the driver for a new stream, one after the other.
 pub(super) fn assign() -> (u64, Arc<Driver>) {
-    let mut drivers = DRIVERS.lock().unwrap_or_else(PoisonError::into_inner);
-    let (all, streams) = &mut *drivers;
+    with_drivers(|(all, streams)| assign_of(all, streams))
+}
+
+fn assign_of(all: &mut Vec<Arc<Driver>>, streams: &mut usize) -> (u64, Arc<Driver>) {
     *streams += 1;
     let index = (*streams - 1) % usable_cores();
     if index >= all.len() {
@@ -112,7 +146,7 @@ pub(crate) fn threads() -> Vec<i32> {
 
 /// Whether a stream has something to do, or somebody looks whether it has.
 pub(crate) fn any_work() -> bool {
-    let drivers = DRIVERS.lock().unwrap_or_else(PoisonError::into_inner).0.clone();
+    let drivers = with_drivers(|(all, _)| all.clone());
     drivers.iter().any(|driver| {
         !driver.arrivals().is_empty() || driver.set.try_lock().map_or(true, |set| !set.is_idle())
     })
@@ -121,7 +155,7 @@ pub(crate) fn any_work() -> bool {
 impl Driver {
     fn set(&self) -> MutexGuard<'_, Set> {
         // Items are taken out before anything of theirs runs that could panic.
-        self.set.lock().unwrap_or_else(PoisonError::into_inner)
+        shmring::sync::lock(&self.set)
     }
 
     /// The set, unless somebody else has it.
@@ -181,15 +215,28 @@ impl Driver {
         let mut is_started = self.is_started.lock().unwrap_or_else(PoisonError::into_inner);
         if !*is_started {
             let driver = Arc::clone(self);
-            std::thread::Builder::new().name("ringccl-driver".into()).spawn(move || driver.work())?;
+            driver.spawn()?;
             *is_started = true;
         }
         Ok(())
     }
 
+    fn spawn(self: Arc<Self>) -> Result<(), std::io::Error> {
+        #[cfg(ringccl_sim)]
+        if shmring::sim::with(|_| ()).is_some() {
+            let work = Box::new(move || self.work());
+            shmring::sim::with(|world| world.spawn(work));
+            return Ok(());
+        }
+        let work = move || {
+            THREADS.lock().unwrap_or_else(PoisonError::into_inner).push(gettid().as_raw());
+            self.work();
+        };
+        std::thread::Builder::new().name("ringccl-driver".into()).spawn(work).map(drop)
+    }
+
     /// The thread's work: never ends.
     fn work(self: Arc<Self>) {
-        THREADS.lock().unwrap_or_else(PoisonError::into_inner).push(gettid().as_raw());
         loop {
             let mut shift = Shift::new(&self, self.set(), None);
             let policy = shift.policy();
@@ -219,8 +266,8 @@ impl Driver {
         const LOOK_AGAIN: Duration = Duration::from_millis(1);
         match self.try_set() {
             Some(set) => {
-                let begun = std::time::Instant::now();
-                let is_late = move || begun.elapsed() >= limit;
+                let begun = now();
+                let is_late = move || now() - begun >= limit;
                 let until: Until<'_> = (outcome, &is_late);
                 let mut shift = Shift::new(self, set, Some(until));
                 let policy = shift.policy();

@@ -60,6 +60,10 @@ impl Event {
     /// Waits for `limit` at most; whether the event is done. A callback of a stream must not wait and is told at once.
     pub fn wait(&self, limit: Duration) -> bool {
         let limit = if super::is_in_callback() { Duration::ZERO } else { limit };
+        #[cfg(ringccl_sim)]
+        if shmring::sim::with(|world| world.sleep(limit)).is_some() {
+            return self.is_done();
+        }
         let waited = self.mark.done.wait_timeout_while(self.mark.state(), limit, |state| !state.is_done);
         waited.unwrap_or_else(PoisonError::into_inner).0.is_done
     }

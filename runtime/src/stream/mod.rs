@@ -19,9 +19,10 @@ use crate::task::{Batch, Task};
 use driver::{Driver, Item};
 use event::Mark;
 use outcome::{Outcome, Payload};
+use shmring::clock::now;
 use std::cell::Cell;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Operations of at most so many bytes are begun in the calling thread.
 const INLINE_BYTES: usize = 64 << 10;
@@ -103,12 +104,12 @@ impl<T: Send + 'static> Pending<T> {
     /// # Errors
     /// This value, if the operation has not ended by then; at once in a callback of a stream, which must not wait.
     pub fn wait_for(self, limit: Duration) -> Result<Result<T, Error>, Self> {
-        let begun = Instant::now();
+        let begun = now();
         loop {
             if let Some(result) = self.outcome.take() {
                 return Ok(result.map(self.unpack));
             }
-            let left = limit.saturating_sub(begun.elapsed());
+            let left = limit.saturating_sub(now() - begun);
             if left.is_zero() || is_in_callback() {
                 return Err(self);
             }

@@ -90,6 +90,10 @@ impl Outcome {
 
     /// Waits for `time` at most until the operation has ended.
     pub(super) fn wait(&self, time: Duration) {
+        #[cfg(ringccl_sim)]
+        if shmring::sim::with(|world| world.sleep(time)).is_some() {
+            return;
+        }
         let is_running =
             |state: &mut State| matches!(state, State::Running | State::Calls(_) | State::Ending);
         let waited = self.ended.wait_timeout_while(self.state(), time, is_running);

@@ -128,6 +128,12 @@ pub trait World {
     /// The member whose code runs; nobody else runs.
     fn running(&self) -> u32;
 
+    /// The number of the thread that runs, of all of the simulation's; nobody else runs.
+    fn thread(&self) -> u32;
+
+    /// Starts a thread of the running member's process. It serves the others: the simulation does not wait for its end.
+    fn spawn(&self, body: Box<dyn FnOnce()>);
+
     /// Members whose processes have ended, in order; nobody else runs.
     fn ended(&self) -> Vec<u32>;
 
@@ -138,6 +144,12 @@ pub trait World {
 thread_local! {
     static WORLD: Cell<Option<NonNull<dyn World>>> = const { Cell::new(None) };
     static MAPPED: Cell<Option<(usize, Geometry)>> = const { Cell::new(None) };
+    static RUNS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// How many simulations this thread has begun: what one of them leaves behind is not the next one's.
+pub fn runs() -> u64 {
+    RUNS.get()
 }
 
 /// Runs `body` with `world` in place of the machine, on this thread.
@@ -148,6 +160,7 @@ pub fn install<R>(world: &(dyn World + 'static), body: impl FnOnce() -> R) -> R 
             WORLD.set(self.0);
         }
     }
+    RUNS.set(RUNS.get() + 1);
     let _restore = Restore(WORLD.replace(Some(NonNull::from(world))));
     body()
 }

@@ -63,6 +63,10 @@ pub struct Fiber {
     pub priority: i64,
     /// Whether it is a rank; otherwise it is a thread of one.
     pub is_rank: bool,
+    /// Whose thread it is.
+    pub member: u32,
+    /// Whether it only serves others: nobody waits for its end.
+    pub serves: bool,
     /// When its blow fell, in nanoseconds.
     pub struck_at: Option<u64>,
     /// When it ended, in nanoseconds.
@@ -84,10 +88,24 @@ impl Fiber {
             buffer: Buffer::default(),
             priority: 0,
             is_rank,
+            member: 0,
+            serves: false,
             struck_at: None,
             ended_at: None,
             yielder: None,
         }
+    }
+
+    /// A thread of `member` that serves its others, and begins now.
+    pub fn servant(member: u32) -> Self {
+        Self { member, serves: true, ..Self::new(Start::At(0), None, false) }
+    }
+
+    /// Whether nothing of it is to come that anybody waits for: who serves the others sleeps then, and not in the middle
+    /// of something.
+    pub(super) fn is_over(&self) -> bool {
+        let rests = self.serves && self.stalled_until.is_none() && matches!(self.status, Status::Futex(_));
+        rests || matches!(self.status, Status::Dead | Status::Done)
     }
 
     /// Whether it can run now.

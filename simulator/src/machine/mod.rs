@@ -46,13 +46,20 @@ thread_local! {
 }
 
 /// A machine.
-#[derive(Debug)]
 pub struct Machine {
     state: RefCell<State>,
+    /// What threads run that were started meanwhile.
+    spawned: RefCell<Vec<Body>>,
     /// The moment that simulated time counts from.
     base: Instant,
     /// Held for its `Drop`: it keeps the segment mapped until the last hidden store has reached it.
     _segment: Box<dyn Any>,
+}
+
+impl std::fmt::Debug for Machine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Machine").field("state", &self.state).finish_non_exhaustive()
+    }
 }
 
 impl Machine {
@@ -63,7 +70,17 @@ impl Machine {
         let mut state = State::new(knobs, rng, fibers);
         state.abort_address = sim::last_mapped().map(|(base, _)| base + SegmentHeader::ABORT_OFFSET);
         state.trace = (trace > 0).then(|| Trace::new(trace));
-        Rc::new(Self { state: RefCell::new(state), base: Instant::now(), _segment: segment })
+        Rc::new(Self {
+            state: RefCell::new(state),
+            spawned: RefCell::default(),
+            base: Instant::now(),
+            _segment: segment,
+        })
+    }
+
+    /// Has a thread that is started meanwhile, the `which`th from 0, stop at one of its accesses for `time` nanoseconds.
+    pub fn stall_servant(&self, which: u64, step: u64, time: u64) {
+        self.state.borrow_mut().stalled_servant = Some((which, step, time));
     }
 
     /// Runs one body per fiber until all have ended or something is wrong.
@@ -75,6 +92,9 @@ impl Machine {
             loop {
                 let turn = self.state.borrow_mut().turn();
                 let Turn::Run(index) = turn else { break };
+                for body in std::mem::take(&mut *self.spawned.borrow_mut()) {
+                    fibers.push(self.start(fibers.len(), body));
+                }
                 let fiber = &mut fibers[index];
                 match catch_unwind(AssertUnwindSafe(|| fiber.resume(()))) {
                     Ok(CoroutineResult::Yield(())) => {}
@@ -91,8 +111,14 @@ impl Machine {
                 state.drain(index);
             }
         });
+        // A run that was broken off leaves its streams in the middle of a call, which catches panics and would go on.
+        let is_broken = self.failure().is_some() && self.state.borrow().fibers.iter().any(|f| f.serves);
         // Those that have not ended are unwound outside of the world: their destructors run as in a normal process.
         for mut fiber in fibers {
+            if is_broken {
+                std::mem::forget(fiber);
+                continue;
+            }
             if fiber.started() && !fiber.done() {
                 fiber.force_unwind();
             }
@@ -152,6 +178,7 @@ impl Machine {
         let state = self.state.borrow();
         let label = |index: usize| match state.fibers[index].is_rank {
             true => format!("rank {index}"),
+            false if state.fibers[index].serves => format!("driver {}", state.fibers[index].member),
             false => "aborter".into(),
         };
         state.trace.as_ref().map_or_else(String::new, |trace| trace.render(sim::last_mapped(), label))
@@ -331,7 +358,17 @@ impl World for Machine {
     }
 
     fn running(&self) -> u32 {
+        let state = self.state.borrow();
+        state.fibers[state.current].member
+    }
+
+    fn thread(&self) -> u32 {
         self.state.borrow().current as u32
+    }
+
+    fn spawn(&self, body: Body) {
+        self.state.borrow_mut().add_servant();
+        self.spawned.borrow_mut().push(body);
     }
 
     fn ended(&self) -> Vec<u32> {

@@ -11,6 +11,9 @@ use shmring::sync::Ordering;
 /// Accesses after which a run is taken to have no end.
 const MOST_STEPS: u64 = 20_000_000;
 
+/// Sleeps that are longer, in nanoseconds, wait for work and for nothing else.
+const IDLE: u64 = 600_000_000_000;
+
 /// What the main loop does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
@@ -72,13 +75,16 @@ pub(super) struct State {
     next_start: u64,
     /// The lowest priority given so far.
     lowest: i64,
+    /// Which servant is stalled, at which of its accesses, and for how long.
+    pub(super) stalled_servant: Option<(u64, u64, u64)>,
 }
 
 impl State {
     /// A machine before its first access.
     pub(super) fn new(knobs: Knobs, mut rng: Rng, mut fibers: Vec<Fiber>) -> Self {
-        for fiber in &mut fibers {
+        for (index, fiber) in fibers.iter_mut().enumerate() {
             fiber.priority = rng.below(1 << 20) as i64;
+            fiber.member = index as u32;
         }
         let mut state = Self {
             knobs,
@@ -98,6 +104,7 @@ impl State {
             next_event: 0,
             next_start: 0,
             lowest: 0,
+            stalled_servant: None,
         };
         state.find_next();
         state
@@ -252,6 +259,20 @@ impl State {
         self.find_next();
     }
 
+    /// Adds a thread of the running fiber's member.
+    pub(super) fn add_servant(&mut self) {
+        let servants = self.fibers.iter().filter(|fiber| fiber.serves).count() as u64;
+        let mut fiber = Fiber::servant(self.fibers[self.current].member);
+        if let Some((which, step, time)) = self.stalled_servant
+            && which == servants
+        {
+            fiber.blow = Some((step, Blow::Stall(time)));
+        }
+        fiber.priority = self.rng.below(1 << 20) as i64;
+        self.fibers.push(fiber);
+        self.find_next();
+    }
+
     fn find_next(&mut self) {
         self.next_event = self.fibers.iter().filter_map(Fiber::next_event).min().unwrap_or(u64::MAX);
         let starts = self.fibers.iter().filter_map(|fiber| match fiber.status {
@@ -296,7 +317,8 @@ impl State {
             self.advance();
             return true;
         }
-        if self.next_event == u64::MAX {
+        // Those that serve sleep until somebody wants something.
+        if self.next_event == u64::MAX || self.fibers.iter().all(Fiber::is_over) {
             return false;
         }
         self.look_for_lost_wake_up();
@@ -315,8 +337,12 @@ impl State {
         if !told && self.fibers.iter().any(Fiber::is_held) {
             return;
         }
-        let sleeps =
-            |fiber: &Fiber| matches!(fiber.status, Status::Futex(_)) && fiber.stalled_until.is_none();
+        // A servant without work sleeps for an hour.
+        let has_work = |until: u64| until < self.clock.saturating_add(IDLE);
+        let sleeps = |fiber: &Fiber| match fiber.status {
+            Status::Futex(until) => fiber.stalled_until.is_none() && (!fiber.serves || has_work(until)),
+            _ => false,
+        };
         let asleep: Vec<usize> = (0..self.fibers.len()).filter(|i| sleeps(&self.fibers[*i])).collect();
         if !asleep.is_empty() {
             let why = if told { "the communicator has ended" } else { "nobody is left to wake them" };
