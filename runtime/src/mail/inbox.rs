@@ -266,6 +266,23 @@ impl Inbox {
         }
     }
 
+    /// Whether this process may end the wait of receive `id` by itself: it can go on, or its sources have messages under
+    /// way to other receives.
+    pub(super) fn is_behind(
+        &mut self,
+        shared: &Shared,
+        id: u64,
+        source: Option<u32>,
+    ) -> Result<bool, Error> {
+        Ok(match self.awaits(shared, id, source)? {
+            None => true,
+            Some(Awaits::Member(_)) => false,
+            Some(Awaits::Anyone) => {
+                self.sources_of(source).any(|rank| self.sources[rank as usize].arriving.is_some())
+            }
+        })
+    }
+
     /// Whose doing ends the wait of a receive that has no message.
     fn awaits_of(&self, source: Option<u32>) -> Awaits {
         // Behind another receive's message, what that one does ends the wait too.

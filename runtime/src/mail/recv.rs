@@ -117,12 +117,14 @@ impl RecvTask {
 
     fn look_around(&mut self, company: Company) -> Result<(), Error> {
         let Self { shared, id: Some(id), source, watch, .. } = self else { return Ok(()) };
-        let heard = {
+        let (heard, is_behind) = {
             let mut inbox = shared.mail.inbox();
             inbox.unblock(shared, *id, *source)?;
-            inbox.heard(*source)
+            (inbox.heard(*source), inbox.is_behind(shared, *id, *source)?)
         };
-        watch.keep_company(company);
+        // Behind a message that another receive has begun to read, it is not the source that keeps this one waiting:
+        // whoever drives the other may go on.
+        watch.keep_company(if is_behind { Company::Others } else { company });
         let peers = source.map_or(0..shared.nranks, |rank| rank..rank + 1);
         let duty = Duty { stage: Stage::Recv { from: *source }, limit: shared.config.timeout };
         watch.check_mail(shared, duty, heard, peers)
