@@ -5,14 +5,15 @@ mod measure;
 mod pattern;
 mod sizes;
 mod table;
+mod what;
 
 use crate::launch::{self, Job};
 use crate::run::place;
 use anyhow::{Context, Result, bail, ensure};
-use layout::KINDS;
-use ringccl::{DType, Kind, ReduceOp};
+use ringccl::{DType, ReduceOp};
 use std::process::ExitCode;
 use std::str::FromStr;
+use what::What;
 
 /// Most ranks of one host.
 const RANKS_MAX: u32 = shmring::layout::MAX_MEMBERS;
@@ -20,8 +21,8 @@ const RANKS_MAX: u32 = shmring::layout::MAX_MEMBERS;
 /// Options of `ringccl perf`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Args {
-    /// Collective: all_reduce, broadcast, reduce, all_gather, reduce_scatter, all_to_all, gather, scatter,
-    /// all_gather_v, reduce_scatter_v, barrier
+    /// Operation: all_reduce, broadcast, reduce, all_gather, reduce_scatter, all_to_all, all_to_all_v, gather, scatter,
+    /// all_gather_v, reduce_scatter_v, sendrecv, barrier
     kind: String,
     /// Number of ranks, 1 to 1024
     #[arg(short = 'n', long = "ranks", default_value = "2", allow_hyphen_values = true)]
@@ -70,7 +71,7 @@ pub(crate) struct Args {
 /// What is measured, after all options have been checked.
 #[derive(Clone, Debug)]
 pub(crate) struct Spec {
-    kind: Kind,
+    kind: What,
     ranks: u32,
     sizes: Vec<u64>,
     dtype: DType,
@@ -105,8 +106,8 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
 
 impl Spec {
     fn new(args: &Args) -> Result<Self> {
-        let Some(kind) = KINDS.into_iter().find(|kind| kind.name() == args.kind) else {
-            bail!("unknown collective `{}`; use one of {}", args.kind, KINDS.map(Kind::name).join(", "));
+        let Some(kind) = What::ALL.into_iter().find(|what| what.name() == args.kind) else {
+            bail!("unknown operation `{}`; use one of {}", args.kind, What::ALL.map(What::name).join(", "));
         };
         let ranks = match args.ranks.parse::<u32>() {
             Ok(ranks) if (1..=RANKS_MAX).contains(&ranks) => ranks,
@@ -117,8 +118,8 @@ impl Spec {
         let op = ReduceOp::from_str(&args.op).map_err(|e| anyhow::anyhow!("-o {}: {e}", args.op))?;
         op.check(dtype).map_err(|e| anyhow::anyhow!("-o {}: {e}", args.op))?;
         ensure!(args.root < ranks, "-r {}: the root is a rank below {ranks}", args.root);
-        let kind = layout::with_root(kind, args.root);
-        let sizes = if kind == Kind::Barrier { vec![0] } else { sizes::list(args, dtype)? };
+        let kind = kind.with_root(args.root);
+        let sizes = if kind == What::BARRIER { vec![0] } else { sizes::list(args, dtype)? };
         Ok(Self {
             kind,
             ranks,

@@ -8,6 +8,7 @@ use super::Spec;
 use super::layout::Layout;
 use super::pattern::{Pattern, Shape, Value};
 use super::table::{Point, Table};
+use super::what::What;
 use anyhow::{Context, Result};
 use half::{bf16, f16};
 use nix::sys::resource::{UsageWho, getrusage};
@@ -69,11 +70,10 @@ fn run<T: Value>(spec: &Spec, comm: &mut Communicator, init_ms: f64) -> Result<u
         let count = bytes as usize / size_of::<T>();
         let mut bench = Bench::<T>::new(spec, comm, count)?;
         let (bytes, count) = ((bench.layout.elements * size_of::<T>()) as u64, bench.layout.count);
-        let outcomes = if spec.kind == Kind::Barrier {
-            vec![bench.point(false)?]
-        } else {
-            vec![bench.point(false)?, bench.point(true)?]
-        };
+        let mut outcomes = vec![bench.point(false)?];
+        if spec.kind.has_in_place() {
+            outcomes.push(bench.point(true)?);
+        }
         wrong += outcomes.iter().map(|point| point.wrong.unwrap_or(0)).sum::<u64>();
         table.row(bytes, count, &outcomes)?;
     }
@@ -124,6 +124,21 @@ impl<'a, T: Value> Bench<'a, T> {
     }
 
     fn operation(&mut self, in_place: bool) -> Result<()> {
+        match self.spec.kind {
+            What::Collective(kind) => self.collective(kind, in_place),
+            What::SendRecv => {
+                let (rank, ranks) = (self.comm.rank(), self.comm.nranks());
+                let (next, before) = ((rank + 1) % ranks, (rank + ranks - 1) % ranks);
+                Ok(self.comm.send_recv(&self.send, next, &mut self.recv, before)?)
+            }
+            What::AllToAllV => {
+                let Layout { counts, recv_counts, .. } = &self.layout;
+                Ok(self.comm.all_to_all_v(&self.send, counts, &mut self.recv, recv_counts)?)
+            }
+        }
+    }
+
+    fn collective(&mut self, kind: Kind, in_place: bool) -> Result<()> {
         let (send, recv) = if in_place {
             let [input, output] = self.layout.places;
             let all = self.whole();
@@ -141,7 +156,7 @@ impl<'a, T: Value> Bench<'a, T> {
         // SAFETY: in each call the buffers have the elements of the layout, which knows what the collective reads and
         // writes; they are apart, or in place where NCCL's definition says.
         unsafe {
-            match self.spec.kind {
+            match kind {
                 Kind::AllReduce => comm.all_reduce_raw(send, recv, count, dtype, op)?,
                 Kind::Broadcast { .. } => comm.broadcast_raw(send, recv, count, dtype, root)?,
                 Kind::Reduce { .. } => comm.reduce_raw(send, recv, count, dtype, op, root)?,
@@ -185,7 +200,7 @@ impl<'a, T: Value> Bench<'a, T> {
         self.comm.all_reduce_in_place(&mut times, ReduceOp::Max)?;
         self.comm.all_reduce_in_place(&mut spent, ReduceOp::Sum)?;
         self.operation(in_place)?;
-        let choice = self.comm.last_choice();
+        let choice = if self.spec.kind.is_messages() { None } else { self.comm.last_choice() };
         let wrong = before.zip(self.check(in_place)?).map(|(before, after)| before + after);
         times.sort_by(f64::total_cmp);
         Ok(Point::new(in_place, &times, spent[0], wrong, choice))

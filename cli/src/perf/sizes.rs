@@ -50,7 +50,7 @@ pub(super) fn list(args: &Args, dtype: DType) -> Result<Vec<u64>> {
 pub(super) fn ensure_memory(spec: &Spec) -> Result<()> {
     let largest = spec.sizes.last().copied().unwrap_or(0);
     // Send and receive buffer; in place uses one of them.
-    let each = super::layout::memory(spec.kind, spec.ranks, largest);
+    let each = spec.kind.memory(spec.ranks, largest);
     let needed = each * u64::from(spec.ranks);
     let Some(available) = available_bytes() else { return Ok(()) };
     ensure!(

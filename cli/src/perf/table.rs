@@ -1,7 +1,6 @@
 //! Output of `ringccl perf`: nccl-tests' table, or a JSON object per point.
 
 use super::Spec;
-use super::layout::bus_factor;
 use crate::print::print;
 use anyhow::Result;
 use ringccl::Choice;
@@ -135,7 +134,7 @@ impl<'a> Table<'a> {
     /// Bytes over time, and that times the part that must cross a link, as nccl-tests defines them.
     fn bandwidths(&self, bytes: u64, point: &Point) -> (f64, f64) {
         let alg = bytes as f64 / point.time_us / 1e3;
-        (alg, alg * bus_factor(self.spec.kind, self.spec.ranks))
+        (alg, alg * self.spec.kind.bus_factor(self.spec.ranks))
     }
 
     fn json(&self, bytes: u64, point: &Point, (alg, bus): (f64, f64)) -> Result<String> {
