@@ -48,8 +48,8 @@ pub(super) struct Joined {
 
 /// Communicators made from the environment so far: each has a group of its own, in the order of their making.
 static FROM_ENV: Mutex<u64> = Mutex::new(0);
-/// Communicators of this process so far, however made.
-static MADE: Mutex<u64> = Mutex::new(0);
+/// Communicators of this process so far, however made, in which it was rank 0.
+static MADE_FIRST: Mutex<u64> = Mutex::new(0);
 
 fn next(counter: &Mutex<u64>) -> u64 {
     let mut made = counter.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -57,9 +57,16 @@ fn next(counter: &Mutex<u64>) -> u64 {
     *made
 }
 
-/// Counts one more communicator of this process.
-pub(super) fn count() -> u64 {
-    next(&MADE)
+/// Counts one more communicator of this process, in which it is `rank`.
+pub(super) fn count(rank: u32) {
+    if rank == 0 {
+        next(&MADE_FIRST);
+    }
+}
+
+/// How many communicators this process has made as their rank 0.
+pub(super) fn made_first() -> u64 {
+    *MADE_FIRST.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 impl Bootstrap {

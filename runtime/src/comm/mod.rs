@@ -75,8 +75,6 @@ pub struct Communicator {
     calls: Issuer,
     /// How the coordinator was reached.
     transport: &'static str,
-    /// Communicators that this process had made when this one was done, itself included.
-    number: u64,
     /// The thread that used this communicator last.
     thread: u64,
     /// For communicators that are made from this one.
@@ -176,7 +174,7 @@ impl Communicator {
 
     fn assemble(joined: Joined, config: Config, rank: u32, nranks: u32, cores: usize) -> Self {
         let policy = WaitPolicy::for_cores(nranks as usize, cores);
-        let number = init::count();
+        init::count(rank);
         let Joined { shm, health, job, transport, fail } = joined;
         let segment = shm.segment.view();
         let entry = registry::enter(job, segment.view());
@@ -187,7 +185,7 @@ impl Communicator {
         let shared = Shared { segment, rank, nranks, job, config, engine, mail, health, entry, cause };
         let thread = registry::thread();
         let lineage = Lineage::new(cores, rank, nranks);
-        Self { shared: Arc::new(shared), calls, transport, number, thread, lineage }
+        Self { shared: Arc::new(shared), calls, transport, thread, lineage }
     }
 
     /// Tells the scheduler what the calling thread is: the one that communicates.
@@ -359,10 +357,12 @@ impl Communicator {
         fail::at(&mut engine.fail, fail::FINALIZE_BEGIN);
         engine.finalizing = true;
         engine.tell_all(&shared);
+        shared.mail.traffic.publish(shared.record());
+        report::publish_communicators(shared.record(), init::made_first());
         // Nobody comes to a barrier of a communicator that was revoked, and its operations have told why.
         let is_revoked = matches!(self.async_error(), Some(Error::Revoked { .. }));
         let met = if is_revoked { Ok(()) } else { self.barrier() };
-        let about = report::About { job: shared.job, communicators: self.number, transport: self.transport };
+        let about = report::About { job: shared.job, transport: self.transport };
         let origin = self.lineage.origin;
         let engine = self.engine()?;
         let together = met.and_then(|()| if is_revoked { Ok(()) } else { engine.compare_all(&shared) });

@@ -23,6 +23,7 @@ pub(crate) use send::SendTask;
 
 use crate::comm::Shared;
 use crate::error::Error;
+use crate::report::Traffic;
 use header::Header;
 use inbox::Inbox;
 use send::Outgoing;
@@ -43,6 +44,7 @@ const LINES_BYTES: usize = 480;
 pub(crate) struct Mail {
     /// By destination.
     out: Vec<Way>,
+    pub(crate) traffic: Traffic,
     inbox: Mutex<Inbox>,
 }
 
@@ -100,7 +102,8 @@ impl Mail {
             let (turns, issuer) = Turns::new(Outgoing::default());
             Way { turns, issuer: Mutex::new(issuer), parts: AtomicU64::new(0) }
         };
-        Self { out: (0..nranks).map(|_| way()).collect(), inbox: Mutex::new(Inbox::new(rank, nranks)) }
+        let (out, traffic) = ((0..nranks).map(|_| way()).collect(), Traffic::default());
+        Self { out, traffic, inbox: Mutex::new(Inbox::new(rank, nranks)) }
     }
 
     /// A turn to send to `destination`.

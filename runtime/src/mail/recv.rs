@@ -67,7 +67,13 @@ impl RecvTask {
         match &progress {
             Ok(Progress::Blocked) => {}
             Ok(Progress::Advanced) => self.watch.waited(),
-            Ok(Progress::Done) | Err(_) => self.end(),
+            Ok(Progress::Done) => {
+                if !self.is_over {
+                    self.shared.mail.traffic.received(self.letter.bytes());
+                }
+                self.end();
+            }
+            Err(_) => self.end(),
         }
         progress
     }

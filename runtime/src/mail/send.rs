@@ -160,6 +160,7 @@ impl SendTask {
         let TurnToSend::Has(ticket) = turn else { return };
         let way = &self.shared.mail.out[self.destination as usize];
         if is_done {
+            self.shared.mail.traffic.sent(self.letter.bytes());
             way.turns.pass(ticket)
         } else {
             way.turns.give_up(ticket)

@@ -2,7 +2,12 @@
 //!
 //! Every rank keeps its counters in its record in the segment, so one rank can write the report for all, and
 //! the counters of a rank that died are there as well. Field names and meanings are FakeGPU's `cluster_report.v1`;
-//! fields that need a model of the cluster do not exist yet and are left out, not filled with zeros.
+//! fields that need a model of the cluster do not exist yet and are left out, not filled with zeros. Counts are those of
+//! the communicator that writes the report, but for the number of communicators, which is the job's.
+
+mod messages;
+
+pub(crate) use messages::Traffic;
 
 use crate::error::Error;
 use crate::plan::Kind;
@@ -13,7 +18,7 @@ use shmring::layout::MemberRecord;
 use shmring::segment::Segment;
 use shmring::sync::Ordering;
 use shmring::wait::WaitStats;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::Path;
@@ -34,6 +39,12 @@ enum Word {
 
 /// Where the collectives' words begin: calls and bytes of each counter in turn.
 const FIRST_COUNTER: usize = 9;
+
+/// Where those of messages begin, see [`Traffic`], and behind them where the communicators are counted.
+const FIRST_MESSAGES: usize = FIRST_COUNTER + 2 * COUNTERS.len();
+const COMMUNICATORS: usize = FIRST_MESSAGES + Traffic::WORDS;
+// The words behind are those of a clash.
+const _: () = assert!(COMMUNICATORS < 48);
 
 /// What is counted apart; the uneven forms count as the even ones.
 const COUNTERS: [&str; 9] = [
@@ -123,13 +134,17 @@ impl Tally {
     }
 }
 
+/// Writes to a rank's record how many communicators its process has made as their rank 0: each communicator of a job
+/// counts in one process.
+pub(crate) fn publish_communicators(record: &MemberRecord, made: u64) {
+    put(record, COMMUNICATORS, made);
+}
+
 /// What a communicator knows of itself and its members' records do not tell.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct About {
     /// The random number that its ranks were given.
     pub(crate) job: u64,
-    /// How many communicators this process has made so far.
-    pub(crate) communicators: u64,
     /// How its coordinator was reached: `tcp`, `unix` or `none`.
     pub(crate) transport: &'static str,
 }
@@ -141,6 +156,7 @@ struct Report {
     schema: &'static str,
     cluster: Cluster,
     collectives: BTreeMap<&'static str, Collective>,
+    point_to_point: PointToPoint,
     nodes: Vec<Node>,
     ranks: Vec<Rank>,
 }
@@ -168,6 +184,18 @@ struct Collective {
     bytes: u64,
 }
 
+/// Messages between two ranks; those of an uneven exchange are among them.
+#[derive(Serialize)]
+struct PointToPoint {
+    /// Those that were received: a send and its receive together.
+    operations: u64,
+    sends: u64,
+    receives: u64,
+    /// Sent.
+    bytes: u64,
+    bytes_received: u64,
+}
+
 #[derive(Serialize)]
 struct Node {
     id: String,
@@ -188,6 +216,12 @@ struct Rank {
     communicator_inits: u64,
     collective_calls: u64,
     barrier_calls: u64,
+    /// Sends and receives.
+    point_to_point_calls: u64,
+    sends: u64,
+    receives: u64,
+    bytes_sent: u64,
+    bytes_received: u64,
     messages_sent: BTreeMap<&'static str, u64>,
 }
 
@@ -197,6 +231,7 @@ fn ms(ns: u64) -> f64 {
 }
 
 fn rank_entry(rank: usize, member: &Member, record: &MemberRecord) -> Rank {
+    let [sends, bytes_sent, receives, bytes_received] = messages::read(record);
     Rank {
         rank,
         node: member.node.clone(),
@@ -211,6 +246,11 @@ fn rank_entry(rank: usize, member: &Member, record: &MemberRecord) -> Rank {
             .map(|counter| get(record, calls_word(counter)))
             .sum(),
         barrier_calls: get(record, calls_word(BARRIER)),
+        point_to_point_calls: sends + receives,
+        sends,
+        receives,
+        bytes_sent,
+        bytes_received,
         messages_sent: BTreeMap::from([
             ("LL", get_word(record, Word::MessagesLl)),
             ("LL128", get_word(record, Word::MessagesLl128)),
@@ -241,7 +281,7 @@ fn node_entries(ranks: &[Rank]) -> Vec<Node> {
 }
 
 fn build(segment: &Segment, members: &[Member], about: About) -> Report {
-    let About { job, communicators, transport } = about;
+    let About { job, transport } = about;
     let records: Vec<&MemberRecord> = (0..members.len() as u32).map(|r| segment.member_record(r)).collect();
     let ranks: Vec<Rank> =
         members.iter().zip(&records).enumerate().map(|(r, (m, record))| rank_entry(r, m, record)).collect();
@@ -257,7 +297,7 @@ fn build(segment: &Segment, members: &[Member], about: About) -> Report {
             mode: "simulate",
             world_size: members.len(),
             node_count: nodes.len(),
-            communicators,
+            communicators: communicators(members, &records),
             coordinator_transport: transport,
             name: file.as_ref().map(|f| f.name().to_string()),
             default_backend: file.as_ref().map(|f| f.default_backend().to_string()),
@@ -266,8 +306,28 @@ fn build(segment: &Segment, members: &[Member], about: About) -> Report {
             shared_memory_bytes: segment.committed_bytes().unwrap_or(0),
         },
         collectives: collectives(&records),
+        point_to_point: point_to_point(&ranks),
         nodes,
         ranks,
+    }
+}
+
+/// Communicators of the whole job: those of each process once, however many of the ranks it is.
+fn communicators(members: &[Member], records: &[&MemberRecord]) -> u64 {
+    let mut seen = HashSet::new();
+    let first_of_process =
+        members.iter().zip(records).filter(|(member, _)| seen.insert((member.pid, member.start_time)));
+    first_of_process.map(|(_, record)| get(record, COMMUNICATORS)).sum()
+}
+
+fn point_to_point(ranks: &[Rank]) -> PointToPoint {
+    let sum = |of: fn(&Rank) -> u64| ranks.iter().map(of).sum();
+    PointToPoint {
+        operations: sum(|rank| rank.receives),
+        sends: sum(|rank| rank.sends),
+        receives: sum(|rank| rank.receives),
+        bytes: sum(|rank| rank.bytes_sent),
+        bytes_received: sum(|rank| rank.bytes_received),
     }
 }
 

@@ -1,0 +1,46 @@
+//! What is counted of messages between two ranks.
+
+use super::{FIRST_MESSAGES, get, put};
+use shmring::layout::MemberRecord;
+use shmring::sync::{AtomicU64, Ordering};
+
+/// Messages of one rank, counted by whichever of its threads completes them: sends and their bytes, receives and
+/// theirs.
+#[derive(Debug, Default)]
+pub(crate) struct Traffic([AtomicU64; Traffic::WORDS]);
+
+impl Traffic {
+    /// Words of a record that hold it.
+    pub(super) const WORDS: usize = 4;
+
+    /// Counts a message that was sent.
+    #[inline]
+    pub(crate) fn sent(&self, bytes: usize) {
+        self.count(0, bytes);
+    }
+
+    /// Counts a message that was received.
+    #[inline]
+    pub(crate) fn received(&self, bytes: usize) {
+        self.count(2, bytes);
+    }
+
+    fn count(&self, first: usize, bytes: usize) {
+        // ORDERING: Relaxed; each counter stands for itself.
+        self.0[first].fetch_add(1, Ordering::Relaxed);
+        self.0[first + 1].fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Writes everything to the rank's record.
+    pub(crate) fn publish(&self, record: &MemberRecord) {
+        for (at, counter) in self.0.iter().enumerate() {
+            // ORDERING: Relaxed, as above.
+            put(record, FIRST_MESSAGES + at, counter.load(Ordering::Relaxed));
+        }
+    }
+}
+
+/// Sends, bytes sent, receives and bytes received, as the rank has published them.
+pub(super) fn read(record: &MemberRecord) -> [u64; Traffic::WORDS] {
+    std::array::from_fn(|at| get(record, FIRST_MESSAGES + at))
+}
