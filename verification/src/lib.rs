@@ -3,5 +3,6 @@
 //! The rank program is `worker`; what it prints is [`report::Report`], one JSON object a line.
 #![forbid(unsafe_code)]
 
+pub mod held;
 pub mod report;
 pub mod testkit;

@@ -66,6 +66,11 @@ pub enum Event {
         /// Mappings.
         mappings: u64,
     },
+    /// What the work consisted of.
+    Covered {
+        /// In words.
+        what: String,
+    },
     /// A call failed.
     Failed {
         /// Class of the error.

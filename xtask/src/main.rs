@@ -1,5 +1,6 @@
 //! Project commands, run as `cargo xtask COMMAND`.
 
+mod conform;
 mod demo;
 mod fuzz;
 mod kill;
@@ -44,7 +45,9 @@ enum Command {
     Litmus(litmus::Options),
     /// Jobs that lose a rank in the middle of an operation, many times
     Kill(kill::Options),
-    /// Mixed operations of 8 ranks on communicators that come and go: no wrong byte, nothing left behind
+    /// Every operation between processes against its definition: settings, types, reductions, shapes at random
+    Conform(conform::Options),
+    /// Mixed operations of 8 ranks on communicators that come and go: no wrong byte, and nothing grows
     Soak(soak::Options),
 }
 
@@ -70,6 +73,7 @@ fn execute(command: &Command) -> anyhow::Result<()> {
         Command::Sim(options) => sim::run(options),
         Command::Litmus(options) => litmus::run(options),
         Command::Kill(options) => kill::run(options),
+        Command::Conform(options) => conform::run(options),
         Command::Soak(options) => soak::run(options),
     }
 }

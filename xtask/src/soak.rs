@@ -1,4 +1,5 @@
-//! `cargo xtask soak`: mixed operations of 8 ranks, as many as wanted, and what the processes hold meanwhile.
+//! `cargo xtask soak`: mixed operations of 8 ranks, as many as wanted, and what the processes hold meanwhile. It fails
+//! when that grows: the bounds are in `verification/src/held.rs`.
 
 use crate::run;
 use anyhow::Result;
@@ -17,7 +18,7 @@ pub(crate) struct Options {
     seed: u64,
 }
 
-/// Runs it and shows a line for each sample.
+/// Runs it and shows a line for each sample, and what has grown most.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let mut command = run::cargo();
     command.args(["test", "--quiet", "--release", "--package", "verification", "--test", "soak"]);

@@ -1,8 +1,30 @@
 //! One rank of an end-to-end check: joins, does what it is told, and reports it as JSON lines.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
+
+/// Calls a function with the element type of a number.
+macro_rules! typed {
+    ($number:expr, $($function:ident)::+, $($arg:expr),*) => {
+        match $number % 12 {
+            0 => $($function)::+::<i8>($($arg),*),
+            1 => $($function)::+::<u8>($($arg),*),
+            2 => $($function)::+::<i32>($($arg),*),
+            3 => $($function)::+::<u32>($($arg),*),
+            4 => $($function)::+::<i64>($($arg),*),
+            5 => $($function)::+::<u64>($($arg),*),
+            6 => $($function)::+::<half::f16>($($arg),*),
+            7 => $($function)::+::<half::bf16>($($arg),*),
+            8 => $($function)::+::<f32>($($arg),*),
+            9 => $($function)::+::<f64>($($arg),*),
+            10 => $($function)::+::<ringccl::F8E4M3>($($arg),*),
+            _ => $($function)::+::<ringccl::F8E5M2>($($arg),*),
+        }
+    };
+}
 
 mod calls;
+mod conform;
 mod deadlock;
+mod draw;
 mod family;
 mod held;
 mod soak;
@@ -53,6 +75,8 @@ enum Act {
     Revoke,
     /// Makes and drops `--ops` communicators in each of five rounds, then holds as many at once.
     Many,
+    /// `--ops` operations of every kind with all settings, types and reductions, against what their definitions say.
+    Conform,
     /// `--ops` mixed operations by the script that `--seed` draws, all results checked.
     Soak,
     /// The calls that `--calls` lists, but on the odd rank those of `--odd-calls`.
@@ -92,6 +116,9 @@ struct Args {
     /// Operations of a soak after which it says what it holds.
     #[arg(long, default_value_t = 1000)]
     every: u64,
+    /// What every rank of a soak loses at each step, for its test to notice.
+    #[arg(long, value_enum)]
+    leak: Option<soak::Leak>,
     /// How long the late rank sleeps, in milliseconds.
     #[arg(long, default_value_t = 1000)]
     late_ms: u64,

@@ -1,6 +1,6 @@
 //! What a worker does with its communicator.
 
-use super::{Act, Args, calls, deadlock, family, say, soak};
+use super::{Act, Args, calls, conform, deadlock, family, say, soak};
 use anyhow::{Context, bail, ensure};
 use coordinator_lite::Secret;
 use nix::sys::resource::{UsageWho, getrusage};
@@ -61,6 +61,7 @@ pub(super) fn run(args: &Args, rank: u32, mut comm: Communicator) -> anyhow::Res
         Act::Grow => family::grow(rank, comm),
         Act::Revoke => family::revoke(rank, comm),
         Act::Many => family::many(args, rank, comm),
+        Act::Conform => conform::run(args, rank, comm),
         Act::Soak => soak::run(args, rank, comm),
     }
 }

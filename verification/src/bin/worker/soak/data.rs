@@ -1,6 +1,7 @@
 //! What every element of every buffer must be, from the definitions: small whole numbers, which every type has and
 //! every order of the ranks adds up to the same.
 
+use crate::draw::hash;
 use anyhow::ensure;
 use half::{bf16, f16};
 use ringccl::{Element, F8E4M3, F8E5M2, ReduceOp};
@@ -35,13 +36,6 @@ small! {
     f64: f64::from,
     F8E4M3: |value| F8E4M3::from_f32(value as f32),
     F8E5M2: |value| F8E5M2::from_f32(value as f32),
-}
-
-/// A number in no relation to its arguments.
-pub(super) fn hash(key: u64, a: u64, b: u64) -> u64 {
-    let mut x = key ^ a.wrapping_mul(0xd6e8_feb8_6659_fd93) ^ b.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    x = (x ^ (x >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
-    x ^ (x >> 29)
 }
 
 /// Element `at` of what `rank` has, where nothing is reduced.

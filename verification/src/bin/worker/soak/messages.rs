@@ -1,7 +1,7 @@
 //! Messages of the soak: pairs, tags out of order, any source, and groups over several communicators.
 
 use super::data::{Guarded, Small, part, plain, reduced};
-use super::draw::Draw;
+use crate::draw::Draw;
 use anyhow::ensure;
 use ringccl::{Communicator, Group, ReduceOp};
 

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  world --+-- split --+-- ...      every step is one of: a collective, messages, a group over all communicators,
-//!          +-- twin                 operations in streams, a communicator made, one dropped or finalized
+//!          +-- twin                 operations and groups in streams, a communicator made, one dropped or finalized
+//!          +-- shrunk, grown        one revoked, aborted, shrunk or grown by ranks that were not in it
 //! ```
 //!
 //! All ranks draw all numbers, also for steps of communicators to which they do not belong, so that they agree on the
@@ -10,19 +11,20 @@
 
 mod collective;
 mod data;
-mod draw;
+mod family;
+mod leak;
 mod messages;
 mod queued;
 
+use super::draw::{Draw, hash};
 use super::held::held;
 use super::work::done;
 use super::{Args, say};
 use anyhow::{Context, anyhow, ensure};
 use collective::{KINDS, Spec};
-use draw::Draw;
-use half::{bf16, f16};
+pub(super) use leak::Leak;
 use queued::Queued;
-use ringccl::{Communicator, F8E4M3, F8E5M2};
+use ringccl::Communicator;
 
 /// Most communicators at a time, the world included.
 const MOST: usize = 10;
@@ -31,7 +33,8 @@ const ELEMENTS: usize = 300_000;
 
 /// A communicator of the script; on ranks that do not belong to it without a handle.
 struct Entry {
-    members: usize,
+    /// Its ranks in order, as the world numbers them.
+    members: Vec<usize>,
     handle: Option<Communicator>,
 }
 
@@ -46,31 +49,11 @@ struct Soak {
     made: u64,
 }
 
-/// Calls a function with the element type of a number.
-macro_rules! typed {
-    ($number:expr, $($function:ident)::+, $($arg:expr),*) => {
-        match $number % 12 {
-            0 => $($function)::+::<i8>($($arg),*),
-            1 => $($function)::+::<u8>($($arg),*),
-            2 => $($function)::+::<i32>($($arg),*),
-            3 => $($function)::+::<u32>($($arg),*),
-            4 => $($function)::+::<i64>($($arg),*),
-            5 => $($function)::+::<u64>($($arg),*),
-            6 => $($function)::+::<f16>($($arg),*),
-            7 => $($function)::+::<bf16>($($arg),*),
-            8 => $($function)::+::<f32>($($arg),*),
-            9 => $($function)::+::<f64>($($arg),*),
-            10 => $($function)::+::<F8E4M3>($($arg),*),
-            _ => $($function)::+::<F8E5M2>($($arg),*),
-        }
-    };
-}
-
 pub(super) fn run(args: &Args, rank: u32, world: Communicator) -> anyhow::Result<()> {
     let mut soak = Soak {
         rank,
         draw: Draw::new(args.seed),
-        comms: vec![Entry { members: world.nranks(), handle: Some(world) }],
+        comms: vec![Entry { members: (0..world.nranks()).collect(), handle: Some(world) }],
         queued: Queued::new(),
         operations: 0,
         made: 0,
@@ -83,6 +66,9 @@ pub(super) fn run(args: &Args, rank: u32, world: Communicator) -> anyhow::Result
         let about = |soak: &Soak| format!("seed {}, step {step}, operation {}", args.seed, soak.operations);
         let at = about(&soak);
         // With all causes: what a rank reports is the outermost text alone.
+        if let Some(leak) = args.leak {
+            leak.one();
+        }
         soak.step().map_err(|error| anyhow!("{at}: {error:#}"))?;
         if soak.operations / every > sample {
             soak.sample(soak.operations / every).with_context(|| about(&soak))?;
@@ -102,7 +88,8 @@ impl Soak {
             50..62 => self.message(),
             62..72 => self.group(),
             72..92 => self.stream(),
-            92..96 => self.make(),
+            92..95 => self.make(),
+            95 => self.rarely(),
             _ => self.leave(),
         }
     }
@@ -114,7 +101,7 @@ impl Soak {
 
     fn collective(&mut self) -> anyhow::Result<()> {
         let at = self.any();
-        let n = self.comms[at].members;
+        let n = self.comms[at].members.len();
         let kind = self.draw.next() % KINDS;
         let (key, dtype, op) = (self.draw.next(), self.draw.next(), self.draw.next());
         let count = self.draw.count(if kind < 6 { ELEMENTS } else { ELEMENTS / n / 2 });
@@ -129,7 +116,7 @@ impl Soak {
         let at = self.any();
         let (tags, dtype, seed) = (self.draw.below(2) == 0, self.draw.next(), self.draw.next());
         let mut draw = Draw::new(seed);
-        let members = self.comms[at].members;
+        let members = self.comms[at].members.len();
         match &mut self.comms[at].handle {
             Some(comm) if tags => typed!(dtype, messages::tagged, comm, &mut draw, ELEMENTS)?,
             Some(comm) => typed!(dtype, messages::any_source, comm, &mut draw, ELEMENTS / members)?,
@@ -143,7 +130,7 @@ impl Soak {
         let (dtype, seed) = (self.draw.next(), self.draw.next());
         let mut parts: Vec<_> = (0..)
             .zip(&mut self.comms)
-            .map(|(at, entry): (u64, _)| (data::hash(seed, at, 3), entry.handle.as_mut(), entry.members))
+            .map(|(at, entry): (u64, _)| (hash(seed, at, 3), entry.handle.as_mut(), entry.members.len()))
             .collect();
         self.operations += typed!(dtype, messages::grouped, &mut parts, self.rank, ELEMENTS / 10)?;
         Ok(())
@@ -156,7 +143,7 @@ impl Soak {
             let Entry { members, handle } = &mut self.comms[at];
             self.operations += 1;
             let mut draw = Draw::new(seed);
-            typed!(dtype, Queued::add, &mut self.queued, handle.as_mut(), *members, &mut draw)?;
+            typed!(dtype, Queued::add, &mut self.queued, handle.as_mut(), members.len(), &mut draw)?;
         }
         let keep = self.draw.below(12);
         self.queued.check_all_but(keep)
@@ -165,7 +152,7 @@ impl Soak {
     /// Splits a communicator, by colours and keys that all ranks know.
     fn make(&mut self) -> anyhow::Result<()> {
         let at = self.any();
-        let n = self.comms[at].members;
+        let n = self.comms[at].members.len();
         let colours = 1 + self.draw.below(3);
         let drawn: Vec<(usize, i32)> =
             (0..n).map(|_| (self.draw.below(colours + 1), self.draw.below(5) as i32)).collect();
@@ -190,20 +177,28 @@ impl Soak {
                 .map(|rank| (if twin { 0 } else { drawn[rank].1 }, rank))
                 .collect();
             group.sort_unstable();
-            let place = own.and_then(|own| group.iter().position(|(_, rank)| *rank == own));
-            let handle = if place.is_some() { made.take() } else { None };
             if group.is_empty() {
                 continue;
             }
-            let found = handle.as_ref().map(|comm| (comm.rank(), comm.nranks()));
-            ensure!(
-                found == place.map(|place| (place, group.len())),
-                "a communicator with rank and size {found:?}"
-            );
-            self.made += 1;
-            self.comms.push(Entry { members: group.len(), handle });
+            let is_in = own.is_some_and(|own| group.iter().any(|(_, rank)| *rank == own));
+            let handle = if is_in { made.take() } else { None };
+            let members = group.iter().map(|(_, rank)| self.comms[at].members[*rank]).collect();
+            self.enter(members, handle)?;
         }
         ensure!(made.is_none(), "a communicator without a colour");
+        Ok(())
+    }
+
+    /// Notes a communicator that was made of these ranks of the world, with this rank's handle if it is one of them.
+    fn enter(&mut self, members: Vec<usize>, handle: Option<Communicator>) -> anyhow::Result<()> {
+        let place = members.iter().position(|rank| *rank == self.rank as usize);
+        let found = handle.as_ref().map(|comm| (comm.rank(), comm.nranks()));
+        ensure!(
+            found == place.map(|place| (place, members.len())),
+            "a communicator with rank and size {found:?} of ranks {members:?}"
+        );
+        self.made += 1;
+        self.comms.push(Entry { members, handle });
         Ok(())
     }
 

@@ -1,9 +1,9 @@
 //! Operations in streams, whose results are looked at later.
 
-use super::data::{Small, part, plain, reduced};
-use super::draw::Draw;
+use super::data::{Guarded, Small, part, plain, reduced};
+use crate::draw::Draw;
 use anyhow::{Context, ensure};
-use ringccl::{Communicator, Error, Pending, ReduceOp, Stream};
+use ringccl::{Communicator, Error, Group, Pending, ReduceOp, Stream};
 use std::collections::VecDeque;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -44,7 +44,7 @@ impl Queued {
         n: usize,
         draw: &mut Draw,
     ) -> anyhow::Result<()> {
-        let (kind, key, how) = (draw.below(10), draw.next(), draw.below(5));
+        let (kind, key, how) = (draw.below(13), draw.next(), draw.below(5));
         let (at, len) = (draw.below(STREAMS), draw.count(ELEMENTS));
         // Another one, so that no message waits behind what waits for it.
         let before = (at + 1 + draw.below(STREAMS - 1)) % STREAMS;
@@ -72,6 +72,7 @@ impl Queued {
                 self.checks.push_back(Box::new(move || Ok(pending.wait()?)));
                 Ok(())
             }
+            10.. => self.launch::<T>(comm, at, len, (key, root, shift)),
             _ => {
                 // A ring of messages, each in a stream and received in another, or the other way round.
                 let (to, from) = ((rank + shift) % n, (rank + n - shift) % n);
@@ -89,6 +90,57 @@ impl Queued {
                 self.expect(received, 0, len, move |i| plain(key, from, i))
             }
         }
+    }
+
+    #[allow(unsafe_code, reason = "whose buffers a launched group uses is not known to the compiler")]
+    /// Launches a group in a stream: a reduction, a broadcast and a ring of messages at the same time.
+    fn launch<T: Small>(
+        &mut self,
+        comm: &mut Communicator,
+        at: usize,
+        len: usize,
+        (key, root, shift): (u64, usize, usize),
+    ) -> anyhow::Result<()> {
+        struct Buffers<T> {
+            sum: Guarded<T>,
+            root: Guarded<T>,
+            sent: Guarded<T>,
+            got: Guarded<T>,
+        }
+        let (rank, n) = (comm.rank(), comm.nranks());
+        let (to, from) = ((rank + shift) % n, (rank + n - shift) % n);
+        let own = move |at| plain(key, rank, at);
+        let mut buffers = Buffers::<T> {
+            sum: Guarded::new(len, |at| part(ReduceOp::Sum, key, rank, at, n)),
+            root: Guarded::new(len / 2, own),
+            sent: Guarded::new(len, own),
+            got: Guarded::blank(len),
+        };
+        let mut group = Group::new();
+        let Buffers { sum, root: cast, sent, got } = &mut buffers;
+        // Half of the ranks have the messages first.
+        if rank.is_multiple_of(2) {
+            group.recv(comm, got.get(), from)?.send(comm, sent.get(), to)?;
+            group.all_reduce_in_place(comm, sum.get(), ReduceOp::Sum)?.broadcast(comm, cast.get(), root)?;
+        } else {
+            group.all_reduce_in_place(comm, sum.get(), ReduceOp::Sum)?.broadcast(comm, cast.get(), root)?;
+            group.send(comm, sent.get(), to)?.recv(comm, got.get(), from)?;
+        }
+        // SAFETY: the check below has the buffers and touches them, or frees them, when the result is there; after an
+        // error, or where it is never run, they are never freed.
+        let pending = unsafe { self.streams[at].launch(group) };
+        let buffers = std::mem::ManuallyDrop::new(buffers);
+        let pending = pending?;
+        self.checks.push_back(Box::new(move || {
+            pending.wait()?;
+            // All of it has ended: the buffers are ours again.
+            let Buffers { sum, root: cast, sent, got } = std::mem::ManuallyDrop::into_inner(buffers);
+            sum.check(|at| reduced(ReduceOp::Sum, key, at, n))?;
+            cast.check(|at| plain(key, root, at))?;
+            sent.check(own)?;
+            got.check(|at| plain(key, from, at))
+        }));
+        Ok(())
     }
 
     /// Has a result looked at later: by waiting for it, in one way or the other, by a callback, or not at all.

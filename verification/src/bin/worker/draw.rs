@@ -1,5 +1,12 @@
 //! Numbers that are drawn, the same ones on every rank and in every run of a seed.
 
+/// A number in no relation to its arguments.
+pub(super) fn hash(key: u64, a: u64, b: u64) -> u64 {
+    let mut x = key ^ a.wrapping_mul(0xd6e8_feb8_6659_fd93) ^ b.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    x ^ (x >> 29)
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct Draw {
     state: u64,
@@ -12,7 +19,7 @@ impl Draw {
 
     pub(super) fn next(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        super::data::hash(self.state, 1, 2)
+        hash(self.state, 1, 2)
     }
 
     /// A number below `limit`, or 0 if that is 0.
