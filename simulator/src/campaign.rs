@@ -30,6 +30,8 @@ pub struct Tally {
     pub steps: u64,
     /// Seeds of each fault: without, death, stall, late start, abort, mismatch; and those in which it was felt.
     pub faults: [(u64, u64); 6],
+    /// Seeds of programs that are right, however slow, and use groups or streams.
+    pub mixed: u64,
     /// The longest simulated time of a seed of each fault, in nanoseconds.
     pub longest: [u64; 6],
     /// The first failing seed and what is wrong.
@@ -77,6 +79,8 @@ fn one_seed(limits: &Limits, start: Instant, shared: &Mutex<(u64, Tally)>) -> bo
     let tally = &mut shared.1;
     tally.seeds += 1;
     tally.steps += outcome.steps;
+    // Only such programs have any.
+    tally.mixed += u64::from(scenario.mixes() > 0);
     tally.longest[kind] = tally.longest[kind].max(outcome.time);
     tally.faults[kind].0 += 1;
     tally.faults[kind].1 += u64::from(outcome.fault_felt);

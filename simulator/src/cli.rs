@@ -112,6 +112,10 @@ fn report(tally: &Tally, first: u64, took: Duration) {
         took.as_secs_f64(),
         tally.steps / tally.seeds.max(1)
     );
+    println!(
+        "{:<11} {:>9} seeds: slow at most, and none may be called a deadlock",
+        "groups and streams", tally.mixed
+    );
     for ((name, (all, felt)), longest) in FAULTS.iter().zip(tally.faults).zip(tally.longest) {
         let longest = longest / 1_000_000;
         println!("{name:<11} {all:>9} seeds, felt in {felt:>9}, longest simulated run {longest:>6} ms");

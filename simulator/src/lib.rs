@@ -5,7 +5,7 @@
 //!              │
 //!              v
 //!   rank 0   rank 1  ...      the unmodified `ringccl::Communicator`, a fiber each   ranks
-//!     │        │     └ aborter: a thread that ends the communicator
+//!     │        │     └ aborter: a thread that ends the communicator; drivers: threads of streams
 //!     │        │    every load, store, fence, futex call, sleep, look at the clock
 //!     v        v
 //!   Machine                   who runs next, what becomes visible, what time it is   machine
@@ -29,7 +29,10 @@
 //! - *Time.* Accesses, yields and system calls take simulated time; when everybody sleeps, time jumps. A second of
 //!   waiting takes microseconds.
 //! - *Besides.* Where nothing is wrong but the speed, two thirds of the seeds have a second communicator, messages
-//!   between two ranks and around all of them: nothing of it can get stuck, and none may be called a deadlock.
+//!   between two ranks and around all of them, groups of collectives and messages, the same queued or launched in
+//!   streams behind events of other streams, and operations that some ranks queue and others wait in: nothing of it can
+//!   get stuck, and none may be called a deadlock. The thread of a stream is a fiber of its rank, which is slow or
+//!   stops like any other.
 //! - *Faults.* A rank dies, stops for a while, begins late, makes other calls than the others; another thread aborts.
 //!
 //! # What counts as wrong

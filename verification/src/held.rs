@@ -85,6 +85,9 @@ pub fn growth(samples: &[Vec<Held>], bounds: &Bounds) -> Result<String, String> 
 mod tests {
     use super::*;
 
+    /// What a process holds at each sample, and what is told of it.
+    type Leak = (fn(u64) -> Held, &'static str);
+
     fn samples(of: impl Fn(u64) -> Held) -> Vec<Vec<Held>> {
         (0..40).map(|at| vec![Held { threads: 3, ..Held::default() }, of(at)]).collect()
     }
@@ -93,7 +96,7 @@ mod tests {
     #[test]
     fn growth_is_told() {
         let noise = |at: u64| at * 7919 % 3000;
-        let leaks: [(fn(u64) -> Held, &str); 3] = [
+        let leaks: [Leak; 3] = [
             (|at| Held { own_kb: 300 * at, ..Held::default() }, "own memory"),
             (
                 |at| Held { descriptors: 9 + at / 8, ..Held::default() },

@@ -33,7 +33,8 @@ fn sample(job: &mut Job, number: u64, ranks: u32) -> Vec<Held> {
     taken.collect()
 }
 
-/// Runs `ops` operations of `ranks` ranks drawn from `seed`, with a sample after `every`; all samples, by time and rank.
+/// Runs `ops` operations of `ranks` ranks drawn from `seed`, with a sample after `every`; all samples, by time and by
+/// rank.
 fn soak(ops: u64, every: u64, seed: u64, ranks: u32, leak: &[&str]) -> Vec<Vec<Held>> {
     println!("seed {seed}: replay by SOAK_SEED={seed} SOAK_OPS={ops} SOAK_EVERY={every}");
     let shm = ShmDir::new();

@@ -2,8 +2,8 @@
 //!
 //! Every rank keeps its counters in its record in the segment, so one rank can write the report for all, and
 //! the counters of a rank that died are there as well. Field names and meanings are FakeGPU's `cluster_report.v1`;
-//! fields that need a model of the cluster do not exist yet and are left out, not filled with zeros. Counts are those of
-//! the communicator that writes the report, but for the number of communicators, which is the job's.
+//! fields that need a model of the cluster do not exist yet and are left out, not filled with zeros. Counts are those
+//! of the communicator that writes the report, but for the number of communicators, which is the job's.
 
 mod messages;
 

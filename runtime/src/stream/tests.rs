@@ -5,6 +5,7 @@ use crate::comm::Communicator;
 use crate::config::Config;
 use crate::reduce::ReduceOp;
 use std::sync::mpsc;
+use std::time::Instant;
 
 fn pair() -> [Communicator; 2] {
     Communicator::init_all(2, &Config::new(2)).unwrap().try_into().unwrap()

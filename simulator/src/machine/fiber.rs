@@ -101,8 +101,8 @@ impl Fiber {
         Self { member, serves: true, ..Self::new(Start::At(0), None, false) }
     }
 
-    /// Whether nothing of it is to come that anybody waits for: who serves the others sleeps then, and not in the middle
-    /// of something.
+    /// Whether nothing of it is to come that anybody waits for: who serves the others sleeps then, and not in the
+    /// middle of something.
     pub(super) fn is_over(&self) -> bool {
         let rests = self.serves && self.stalled_until.is_none() && matches!(self.status, Status::Futex(_));
         rests || matches!(self.status, Status::Dead | Status::Done)

@@ -78,7 +78,8 @@ impl Machine {
         })
     }
 
-    /// Has a thread that is started meanwhile, the `which`th from 0, stop at one of its accesses for `time` nanoseconds.
+    /// Has a thread that is started meanwhile, the `which`th from 0, stop at one of its accesses for `time`
+    /// nanoseconds.
     pub fn stall_servant(&self, which: u64, step: u64, time: u64) {
         self.state.borrow_mut().stalled_servant = Some((which, step, time));
     }

@@ -24,6 +24,7 @@ const DOORBELL: &str = "shmring/src/doorbell.rs";
 const FUTEX: &str = "shmring/src/futex.rs";
 const SEGMENT: &str = "shmring/src/segment/mod.rs";
 const EXECUTOR: &str = "runtime/src/executor/mod.rs";
+const REGISTRY: &str = "runtime/src/comm/registry.rs";
 const HEALTH: &str = "runtime/src/comm/health.rs";
 const DESCRIPTOR: &str = "runtime/src/comm/descriptor.rs";
 const ENGINE: &str = "runtime/src/comm/engine.rs";
@@ -162,6 +163,45 @@ pub(super) const ALL: &[Mutant] = &[
         "the bell is rung without changing its word",
         "off",
         &[edit(FUTEX, "self.word.fetch_add(1, Ordering::Release);", "")],
+    ),
+    mutant(
+        "an event does not wake the streams that wait for it",
+        "mixed",
+        &[edit(
+            "runtime/src/stream/event.rs",
+            "        waiters.iter().for_each(|driver| driver.ring());",
+            "        drop(waiters);",
+        )],
+    ),
+    mutant(
+        "what is queued in a stream does not wake its thread",
+        "mixed",
+        &[edit(
+            "runtime/src/stream/driver.rs",
+            "            return Ok(());\n        }\n        self.ring();\n        Ok(())",
+            "            return Ok(());\n        }\n        Ok(())",
+        )],
+    ),
+    mutant(
+        "a stream with something to do counts as nobody",
+        "mixed",
+        &[
+            edit(REGISTRY, "return !stream::any_work();", "return true;"),
+            edit(
+                REGISTRY,
+                "self.is_alone && !others, is_held, has_mail, has_collective }",
+                "self.is_alone, is_held, has_mail: false, has_collective: false }",
+            ),
+        ],
+    ),
+    mutant(
+        "a receive behind another one's message counts as a wait for its source",
+        "mixed",
+        &[edit(
+            "runtime/src/mail/recv.rs",
+            "watch.keep_company(if is_theirs { company } else { Company::Others });",
+            "watch.keep_company(if is_theirs { company } else { company });",
+        )],
     ),
     mutant(
         "an abort does not wake anybody",
