@@ -266,14 +266,9 @@ impl Inbox {
         }
     }
 
-    /// Whether this process may end the wait of receive `id` by itself: it can go on, or its sources have messages under
-    /// way to other receives.
-    pub(super) fn is_behind(
-        &mut self,
-        shared: &Shared,
-        id: u64,
-        source: Option<u32>,
-    ) -> Result<bool, Error> {
+    /// Whether this process may end the wait of receive `id` by itself: it can go on, or its sources have messages
+    /// under way to other receives.
+    pub(super) fn is_behind(&mut self, shared: &Shared, id: u64, source: Option<u32>) -> Result<bool, Error> {
         Ok(match self.awaits(shared, id, source)? {
             None => true,
             Some(Awaits::Member(_)) => false,

@@ -108,9 +108,7 @@ impl Mail {
 
     /// A turn to send to `destination`.
     fn issue(&self, destination: u32) -> Ticket {
-        // A panic cannot come between the number and its ticket.
-        let mut issuer = self.out[destination as usize].issuer.lock().unwrap_or_else(PoisonError::into_inner);
-        issuer.issue()
+        shmring::sync::lock(&self.out[destination as usize].issuer).issue()
     }
 
     /// Opens a place where a thread waits for several receives together; to be closed.
