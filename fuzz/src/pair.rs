@@ -42,10 +42,16 @@ struct Stroke {
 pub(crate) fn run(data: &[u8]) {
     let dir = directory();
     let mut input = Input::new(data);
-    let algorithms = [None, Some(Algorithm::Flat), Some(Algorithm::TwoShot), Some(Algorithm::Ring)];
+    let algorithms = [
+        None,
+        Some(Algorithm::Flat),
+        Some(Algorithm::TwoShot),
+        Some(Algorithm::Ring),
+        Some(Algorithm::Relay),
+    ];
     let protocols = [None, Some(Protocol::Ll), Some(Protocol::Ll128), Some(Protocol::Simple)];
     let work = Work {
-        algorithm: algorithms[input.below(4)],
+        algorithm: algorithms[input.below(5)],
         protocol: protocols[input.below(4)],
         count: [1, 14, 100, 1000, 20_000][input.below(5)],
         operations: 1 + input.below(64) as u32,

@@ -190,6 +190,29 @@ impl Waiter {
         outcome
     }
 
+    /// Looks and spins, then yields a few times; true when `look` answered true. Reads no clock: for waits that are
+    /// short as a rule, before [`Waiter::run`].
+    ///
+    /// # Errors
+    /// Those of `look`.
+    #[inline]
+    pub fn run_briefly<E>(&mut self, mut look: impl FnMut() -> Result<bool, E>) -> Result<bool, E> {
+        for _ in 0..self.spins {
+            if look()? {
+                return Ok(true);
+            }
+            spin_hint();
+        }
+        for _ in 0..YIELDS_UNTIMED {
+            if look()? {
+                return Ok(true);
+            }
+            self.stats.yields += 1;
+            yield_core();
+        }
+        look()
+    }
+
     /// Yields a few times before the clock is read, which costs a tenth of what a wait for a peer on this core takes.
     #[inline]
     fn yield_at_first<E>(&mut self, wait: &mut impl Wait<E>) -> Result<(), E> {

@@ -70,7 +70,7 @@ fn named_jobs_do_not_meet() {
 #[test]
 fn nameless_jobs_are_told_at_once() {
     let (shm, shared) = (ShmDir::new(), Shared::open());
-    let mut first = shared.job(&["loop", "--ops", "20000"], None, &shm);
+    let mut first = shared.job(&["loop", "--ops", "500000"], None, &shm);
     let mut second = shared.job(&["check"], None, &shm);
     let refused = |second: &mut Job, rank| {
         let started_ns = verification::report::monotonic_ns();

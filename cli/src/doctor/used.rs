@@ -109,7 +109,7 @@ mod tests {
             }
         }
         let limits: Vec<_> = ranges(&Config::new(8), 8).unwrap().iter().map(|range| range.up_to).collect();
-        assert_eq!(limits, [Some(56), Some(480), Some(16 << 10), None]);
+        assert_eq!(limits, [Some(56), Some(480), Some(16 << 10), Some(96 << 10), None]);
         assert!(ranges(&Config::new(1), 1).unwrap().is_empty());
     }
 }

@@ -4,7 +4,7 @@ use super::{Communicator, registry};
 use crate::error::Error;
 use crate::mail::{Letter, RecvTask, SendTask};
 use crate::reduce::{DType, Element};
-use crate::task::{Task, drive};
+use crate::task::{Task, drive, drive_one};
 use std::sync::{Arc, OnceLock};
 
 /// The rank that a message of a [`Group`](crate::Group) came from, once it has been received.
@@ -21,6 +21,10 @@ impl Source {
 /// Drives the tasks of a blocking call, which has the handle until it returns.
 fn drive_held(tasks: Vec<Task>) -> Result<(), Error> {
     registry::holding(|| drive(tasks))
+}
+
+fn drive_one_held(task: Task) -> Result<(), Error> {
+    registry::holding(|| drive_one(task))
 }
 
 impl Communicator {
@@ -42,7 +46,10 @@ impl Communicator {
     /// [`Error::Argument`] when there is no such rank, [`Error::Mismatch`] when something else was sent; all but the
     /// first end the communicator.
     pub fn recv<T: Element>(&mut self, buffer: &mut [T], from: usize) -> Result<(), Error> {
-        self.recv_tagged(buffer, Some(from), 0).map(|_| ())
+        let letter = Letter { count: buffer.len(), dtype: T::DTYPE, tag: 0 };
+        // SAFETY: the slice is borrowed until the task is over.
+        let task = unsafe { self.recv_task(buffer.as_mut_ptr().cast(), letter, Some(from))? };
+        drive_one_held(task)
     }
 
     /// As [`Communicator::send`], for a receive with the same `tag`.
@@ -53,7 +60,7 @@ impl Communicator {
         let letter = Letter { count: buffer.len(), dtype: T::DTYPE, tag };
         // SAFETY: the slice is borrowed until the task is over.
         let task = unsafe { self.send_task(buffer.as_ptr().cast(), letter, to)? };
-        drive_held(vec![task])
+        drive_one_held(task)
     }
 
     /// As [`Communicator::recv`], of the next message with this `tag` from rank `from`, or from any rank. Returns the
@@ -149,7 +156,7 @@ impl Communicator {
     ) -> Result<(), Error> {
         // SAFETY: the caller's contract.
         let task = unsafe { self.send_task(buffer, Letter { count, dtype, tag }, to)? };
-        drive_held(vec![task])
+        drive_one_held(task)
     }
 
     /// Receives `count` elements of `dtype` into `buffer` from rank `from`, sent with this `tag`.
@@ -169,7 +176,7 @@ impl Communicator {
     ) -> Result<(), Error> {
         // SAFETY: the caller's contract.
         let task = unsafe { self.recv_task(buffer, Letter { count, dtype, tag }, Some(from))? };
-        drive_held(vec![task])
+        drive_one_held(task)
     }
 
     /// Receives `count` elements of `dtype` into `buffer`, sent with this `tag` by rank `from`, or by any. Returns the
@@ -190,7 +197,7 @@ impl Communicator {
     ) -> Result<usize, Error> {
         // SAFETY: the caller's contract.
         let (task, source) = unsafe { self.recv_told(buffer, Letter { count, dtype, tag }, from)? };
-        drive_held(vec![Task::Recv(task)])?;
+        drive_one_held(Task::Recv(task))?;
         Ok(source.rank().unwrap_or_else(|| unreachable!("who has received knows from whom")))
     }
 
@@ -222,8 +229,7 @@ impl Communicator {
         from: Option<usize>,
     ) -> Result<Task, Error> {
         // SAFETY: the caller's contract.
-        let (task, _) = unsafe { self.recv_told(buffer, letter, from)? };
-        Ok(Task::Recv(task))
+        Ok(Task::Recv(unsafe { self.receive(buffer, letter, from)? }))
     }
 
     /// The same from rank `from`, or from any, that tells where its message came from.
@@ -236,12 +242,24 @@ impl Communicator {
         letter: Letter,
         from: Option<usize>,
     ) -> Result<(RecvTask, Source), Error> {
+        // SAFETY: the caller's contract.
+        let mut task = unsafe { self.receive(buffer, letter, from)? };
+        let source = Source(task.told_source());
+        Ok((task, source))
+    }
+
+    /// # Safety
+    /// - As [`Communicator::recv_task`].
+    unsafe fn receive(
+        &mut self,
+        buffer: *mut u8,
+        letter: Letter,
+        from: Option<usize>,
+    ) -> Result<RecvTask, Error> {
         let from = from.map(|rank| self.peer(rank, "recv")).transpose()?;
         self.take();
         // SAFETY: the caller's contract.
-        let mut task = unsafe { RecvTask::new(Arc::clone(&self.shared), from, letter, buffer) };
-        let source = Source(task.told_source());
-        Ok((task, source))
+        Ok(unsafe { RecvTask::new(Arc::clone(&self.shared), from, letter, buffer) })
     }
 
     fn peer(&self, rank: usize, call: &'static str) -> Result<u32, Error> {

@@ -15,6 +15,7 @@
 //! were served, so that what waits costs nothing.
 
 use super::Letter;
+use super::header::Header;
 use super::incoming::{Arriving, Incoming};
 use super::matching::Matching;
 use crate::comm::{Misfit, Shared};
@@ -36,6 +37,17 @@ struct Early {
     data: Vec<u8>,
     /// Bytes that have arrived.
     here: usize,
+}
+
+/// What a receive that was not posted found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AtOnce {
+    /// Its message: it is over.
+    Taken,
+    /// Nothing.
+    NotHere,
+    /// That it must be posted.
+    Post,
 }
 
 /// What one rank has asked for and what has arrived.
@@ -85,6 +97,12 @@ impl Inbox {
     #[cfg(test)]
     pub(super) fn work(&self) -> u64 {
         self.looks + self.matching.looked_at
+    }
+
+    /// Entries of the books that were looked at so far, and receives and messages that are in them.
+    #[cfg(test)]
+    pub(super) fn booked(&self) -> (u64, usize) {
+        (self.matching.looked_at, self.matching.entries())
     }
 
     fn count_look(&mut self) {
@@ -321,17 +339,9 @@ impl Inbox {
             return Ok(false);
         }
         self.count_look();
-        let incoming = &mut self.sources[source as usize];
-        let Some(arriving) = incoming.arriving else {
-            let header = incoming.read_header(shared, source);
-            let Some(header) = header.map_err(|cause| shared.segment_error(cause))? else { return Ok(false) };
-            let Some(letter) = header.letter() else {
-                let what = "a message's count and type";
-                let (found, step) = (header.count, header.dtype.into());
-                return Err(shared.segment_error(shmring::Error::Corrupt { what, found, step }));
-            };
-            let number = self.matching.arrive(source, letter.tag);
-            incoming.arriving = Some(Arriving { header, letter, number, is_early: false, read: None });
+        let Some(arriving) = self.sources[source as usize].arriving else {
+            let Some((header, letter)) = self.next_header(shared, source)? else { return Ok(false) };
+            self.arrive(source, header, letter);
             return Ok(true);
         };
         if arriving.is_early {
@@ -342,6 +352,61 @@ impl Inbox {
         }
         self.keep_early(source)?;
         Ok(true)
+    }
+
+    /// The header of a source's next message, if it has arrived, and what it says.
+    #[inline]
+    fn next_header(&mut self, shared: &Shared, source: u32) -> Result<Option<(Header, Letter)>, Error> {
+        let header = self.sources[source as usize].read_header(shared, source);
+        let Some(header) = header.map_err(|cause| shared.segment_error(cause))? else { return Ok(None) };
+        let Some(letter) = header.letter() else {
+            let what = "a message's count and type";
+            let (found, step) = (header.count, header.dtype.into());
+            return Err(shared.segment_error(shmring::Error::Corrupt { what, found, step }));
+        };
+        Ok(Some((header, letter)))
+    }
+
+    /// Notes a message whose header was read.
+    fn arrive(&mut self, source: u32, header: Header, letter: Letter) {
+        let number = self.matching.arrive(source, letter.tag);
+        self.sources[source as usize].arriving =
+            Some(Arriving { header, letter, number, is_early: false, read: None });
+    }
+
+    /// Takes the next message of `source` at once if it lies in its header and is what is expected, where no other
+    /// receive or message is under way: nothing of it gets into the books. What is something else takes the long way.
+    ///
+    /// # Errors
+    /// A corrupt ring.
+    ///
+    /// # Safety
+    /// - `to` is writable for the letter's bytes.
+    #[inline]
+    pub(super) unsafe fn take_at_once(
+        &mut self,
+        shared: &Shared,
+        source: u32,
+        letter: Letter,
+        to: *mut u8,
+    ) -> Result<AtOnce, Error> {
+        let is_free = source != self.rank && self.sources[source as usize].arriving.is_none();
+        if !is_free || letter.bytes() > Header::INLINE || !self.matching.is_idle() {
+            return Ok(AtOnce::Post);
+        }
+        self.count_look();
+        match self.next_header(shared, source)? {
+            None => Ok(AtOnce::NotHere),
+            Some((header, found)) if found == letter => {
+                // SAFETY: the caller's contract; the bytes are all in the header.
+                unsafe { to.copy_from(header.inline.as_ptr(), letter.bytes()) };
+                Ok(AtOnce::Taken)
+            }
+            Some((header, found)) => {
+                self.arrive(source, header, found);
+                Ok(AtOnce::Post)
+            }
+        }
     }
 
     /// Makes room in memory for the message whose header was read.

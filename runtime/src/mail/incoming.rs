@@ -1,7 +1,7 @@
 //! The receiving end from one source: the message at the head of its ring.
 
 use super::header::Header;
-use super::{Letter, Rest, STAMP};
+use super::{Letter, Rest, STAMP, part_bytes};
 use crate::comm::Shared;
 use crate::executor::Progress;
 use crate::reduce::{self, Dst, Store};
@@ -115,7 +115,8 @@ impl Incoming {
     ) -> Result<Progress, shmring::Error> {
         let Some(mut arriving) = self.arriving else { return Ok(Progress::Done) };
         let bytes = arriving.letter.bytes();
-        let rest = Rest::of(bytes, &Self::ring(shared));
+        let ring = Self::ring(shared);
+        let rest = Rest::of(bytes, &ring);
         let mut ran = false;
         if arriving.read.unwrap_or(0) == 0 {
             let part = bytes.min(Header::INLINE);
@@ -147,7 +148,7 @@ impl Incoming {
                     // SAFETY: the slot was found posted and is released after; the part fits both.
                     let part = unsafe {
                         end.read_slot(|from, room| {
-                            let part = room.min(bytes - at);
+                            let part = part_bytes(bytes, &ring).min(room).min(bytes - at);
                             reduce::copy(from, &[Dst { ptr: to.add(at), store }], part);
                             part
                         })

@@ -64,6 +64,18 @@ pub(super) struct Matching {
 }
 
 impl Matching {
+    /// Whether there is neither a receive nor a message.
+    #[inline]
+    pub(super) fn is_idle(&self) -> bool {
+        self.receives.is_empty() && self.messages.is_empty()
+    }
+
+    /// Receives and messages.
+    #[cfg(test)]
+    pub(super) fn entries(&self) -> usize {
+        self.receives.len() + self.messages.len()
+    }
+
     fn next(&mut self) -> u64 {
         self.last += 1;
         self.last

@@ -39,6 +39,9 @@ const STAMP: Stamp = Stamp(0x6d61_696c);
 /// Largest rest of a message that goes in lines; above, unpacking costs more than the counter's cache line.
 const LINES_BYTES: usize = 480;
 
+/// Smallest part of a message in slots, where there are several: below it hand-overs cost more than they overlap.
+const PART_LEAST: usize = 8 << 10;
+
 /// The ends of one rank's mail rings.
 #[derive(Debug)]
 pub(crate) struct Mail {
@@ -157,6 +160,13 @@ impl Rest {
             _ => Self::Slots,
         }
     }
+}
+
+/// Bytes of a part of a message in slots, but for the last one: four at least, so that the receiver copies one while
+/// the sender writes the next. Both ends compute this from the message's size and the ring.
+fn part_bytes(bytes: usize, ring: &RingGeometry) -> usize {
+    let slot = ring.slot_bytes as usize;
+    (bytes / 4).next_multiple_of(64).clamp(PART_LEAST.min(slot), slot.max(1))
 }
 
 #[cfg(test)]

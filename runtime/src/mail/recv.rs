@@ -1,6 +1,7 @@
 //! Receiving: a receive is posted, gets a message of its source and tag, and reads it as it arrives.
 
 use super::Letter;
+use super::inbox::AtOnce;
 use crate::comm::{Duty, Shared, UnderWay, Watch};
 use crate::error::{Error, Stage};
 use crate::executor::Progress;
@@ -76,6 +77,38 @@ impl RecvTask {
             Err(_) => self.end(),
         }
         progress
+    }
+
+    /// As [`RecvTask::poll`] of a receive that waits alone, for a short time: it takes its message without being posted
+    /// if it can, so that one that was called later, by another thread of the rank, may be served before it.
+    #[inline]
+    pub(crate) fn poll_at_first(&mut self) -> Result<Progress, Error> {
+        let Self { shared, id: None, source: Some(source), letter, to, is_over: false, .. } = self else {
+            return self.poll();
+        };
+        if shared.aborted() != 0 {
+            return self.poll();
+        }
+        // SAFETY: the contract of `new`.
+        let found = unsafe { shared.mail.inbox().take_at_once(shared, *source, *letter, *to) };
+        match found {
+            Ok(AtOnce::NotHere) => Ok(Progress::Blocked),
+            Ok(AtOnce::Post) => self.poll(),
+            Ok(AtOnce::Taken) => {
+                shared.mail.traffic.received(letter.bytes());
+                if let Some(from) = &self.from {
+                    // Set once: the task is over then.
+                    let _ = from.set(*source);
+                }
+                self.is_over = true;
+                Ok(Progress::Done)
+            }
+            Err(error) => {
+                let error = shared.give_up(error, 0);
+                self.end();
+                Err(error)
+            }
+        }
     }
 
     fn go_on(&mut self) -> Result<Progress, Error> {

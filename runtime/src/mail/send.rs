@@ -1,7 +1,7 @@
 //! Sending: messages to one destination in the order of the calls, each written as credit allows.
 
 use super::header::Header;
-use super::{LINES_BYTES, Letter, Rest, STAMP};
+use super::{LINES_BYTES, Letter, Rest, STAMP, part_bytes};
 use crate::comm::{Duty, Shared, UnderWay, Watch};
 use crate::error::{Error, Stage};
 use crate::executor::Progress;
@@ -220,7 +220,7 @@ impl Outgoing {
                     }
                     Some(at) => {
                         let part = end.write_slot(|to, room| {
-                            let part = room.min(bytes - at);
+                            let part = part_bytes(bytes, &ring).min(room).min(bytes - at);
                             reduce::copy(from.add(at), &[Dst { ptr: to, store: Store::Cached }], part);
                             part
                         });

@@ -38,6 +38,38 @@ fn post(comm: &mut Communicator, value: u8, to: usize, tag: u32) {
     assert_eq!(send(comm, &[value; 3], to, tag).poll().unwrap(), Progress::Done);
 }
 
+/// A receive that waits alone takes a small message out of its header, and the books stay empty; where another message
+/// comes first, or a large one, it is posted, and gets what is its own.
+#[test]
+fn small_messages_skip_the_books() {
+    let mut comms = ranks(2);
+    let mut got = [0u8; 3];
+    for value in 0..9 {
+        post(&mut comms[1], value, 0, 0);
+        assert_eq!(comms[0].recv_tagged(&mut got, Some(1), 0).unwrap(), 1);
+        assert_eq!(got, [value; 3]);
+        assert_eq!(comms[0].shared.mail.inbox().booked(), (0, 0), "message {value}");
+    }
+    post(&mut comms[1], 10, 0, 7);
+    post(&mut comms[1], 11, 0, 0);
+    comms[0].recv(&mut got, 1).unwrap();
+    assert_eq!(got, [11; 3]);
+    assert_eq!(comms[0].shared.mail.inbox().booked().1, 1, "the other tag's");
+    comms[0].recv_tagged(&mut got, Some(1), 7).unwrap();
+    assert_eq!(got, [10; 3]);
+    let large = vec![12u8; 5000];
+    let mut room = vec![0u8; 5000];
+    let mut task = send(&mut comms[1], &large, 0, 0);
+    assert_eq!(task.poll().unwrap(), Progress::Done);
+    comms[0].recv(&mut room, 1).unwrap();
+    assert_eq!(room, large);
+    assert_eq!(comms[0].shared.mail.inbox().booked().1, 0);
+    // What does not fit is an error by either way.
+    post(&mut comms[1], 13, 0, 0);
+    let error = comms[0].recv(&mut [0u8; 2], 1).unwrap_err();
+    assert!(matches!(error, Error::Mismatch { .. }), "{error}");
+}
+
 /// Two messages of one source reach its receives in order, also when a receive from any rank is before them that an
 /// early message of another rank is for.
 #[test]

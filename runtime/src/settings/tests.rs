@@ -74,8 +74,8 @@ const INVALID: &[Row] = &[
     (&[("RINGCCL_BUFFER_BYTES", "1000")], "RINGCCL_BUFFER_BYTES=1000: not a multiple of 512"),
     (&[("NCCL_BUFFSIZE", "4MiB")], "NCCL_BUFFSIZE=4MiB: not a whole number from 1"),
     (
-        &[("RINGCCL_STAGING_MAX_BYTES", "122879")],
-        "RINGCCL_STAGING_MAX_BYTES=122879: not at least 122880, what 8 ranks need on 1 channel(s)",
+        &[("RINGCCL_STAGING_MAX_BYTES", "124415")],
+        "RINGCCL_STAGING_MAX_BYTES=124415: not at least 124416, what 8 ranks need on 1 channel(s)",
     ),
     (
         &[("FAKEGPU_STAGING_MAX_BYTES", "319487"), ("RINGCCL_CHANNELS", "4")],
@@ -171,6 +171,10 @@ const INVALID: &[Row] = &[
     (
         &[("RINGCCL_ALGO", "twoshot"), ("RINGCCL_PROTO", "LL")],
         "RINGCCL_PROTO=LL: not Simple, the only layout of RINGCCL_ALGO=twoshot; change one of the two",
+    ),
+    (
+        &[("RINGCCL_ALGO", "relay"), ("RINGCCL_PROTO", "LL128")],
+        "RINGCCL_PROTO=LL128: not Simple, the only layout of RINGCCL_ALGO=relay; change one of the two",
     ),
     (
         &[("RINGCCL_CONNECT_TIMEOUT_MS", "60001")],

@@ -61,6 +61,15 @@ impl Task {
         }
     }
 
+    /// As [`Task::poll`], before anybody sleeps for the task: it is the only one that its thread drives.
+    #[inline]
+    fn poll_at_first(&mut self) -> Result<Progress, Error> {
+        match self {
+            Self::Recv(task) => task.poll_at_first(),
+            _ => self.poll(),
+        }
+    }
+
     /// Whom the task waits for, or `None` when it can go on.
     ///
     /// # Errors
@@ -110,6 +119,20 @@ pub(crate) fn drive(tasks: Vec<Task>) -> Result<(), Error> {
         Ok(()) => batch.take_error().map_or(Ok(()), Err),
         Err(never) => match never {},
     }
+}
+
+/// Drives one task: as [`drive`], without more than looks for as long as a short wait takes.
+///
+/// # Errors
+/// As [`drive`].
+pub(crate) fn drive_one(mut task: Task) -> Result<(), Error> {
+    let (rank, waiters) = (task.shared().rank, task.shared().nranks as usize);
+    refuse_in_callback(rank)?;
+    let mut waiter = Waiter::new(WaitPolicy::for_cores(waiters, cores()));
+    if waiter.run_briefly(|| task.poll_at_first().map(|progress| progress == Progress::Done))? {
+        return Ok(());
+    }
+    drive(vec![task])
 }
 
 /// Cores of this process. Asking the system reads files of its control groups, which takes ten times as long as a small

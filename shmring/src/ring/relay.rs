@@ -262,3 +262,85 @@ pub fn heap_relay(geometry: RelayGeometry) -> Result<Vec<Relay>, Error> {
     };
     (0..geometry.members).map(|member| Relay::attach(memory.clone(), member)).collect()
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const SHAPE: RelayGeometry = RelayGeometry { members: 3, blocks: 2, piece_bytes: 64 };
+    const STAMP: Stamp = Stamp(9);
+
+    /// Takes a turn whose time has come: adds `value` to the first word.
+    fn add(relay: &mut Relay, block: u64, piece: u32, turn: u32, value: u64) {
+        // SAFETY: one word of the piece, whose turn the caller has looked for.
+        unsafe {
+            relay.piece(block, piece, true, |at, len| {
+                assert_eq!(len, 64);
+                let word: *mut u64 = at.cast();
+                *word = if turn == 0 { value } else { *word + value };
+            });
+        }
+        relay.pass(block, piece, turn, STAMP);
+    }
+
+    /// Over three operations of five blocks every piece goes round all members before anybody finds it complete, and no
+    /// member gets more than two blocks ahead of the slowest.
+    #[test]
+    fn pieces_go_round() {
+        let mut members = heap_relay(SHAPE).unwrap();
+        for operation in 0..3 {
+            members.iter_mut().for_each(Relay::begin);
+            for block in 0..5 {
+                for piece in 0..3u32 {
+                    for turn in 0..3 {
+                        let here = ((piece + turn) % 3) as usize;
+                        let is_complete = members[0].has_passed(block, piece, 2, STAMP).unwrap();
+                        assert!(!is_complete, "{operation} {block} {piece} {turn}");
+                        assert!(members[here].has_credit(block).unwrap());
+                        add(&mut members[here], block, piece, turn, 1 << (8 * turn));
+                    }
+                }
+                for member in &mut members {
+                    assert!(member.has_credit(block + 1).unwrap());
+                    assert!(!member.has_credit(block + 2).unwrap(), "the slowest has not done with it");
+                }
+                for member in &mut members {
+                    for piece in 0..3 {
+                        assert!(member.has_passed(block, piece, 2, STAMP).unwrap());
+                        assert!(
+                            !member.has_passed(block, piece, 2, Stamp(8)).unwrap(),
+                            "another operation's"
+                        );
+                        // SAFETY: one word of a complete piece.
+                        let sum = unsafe { member.piece(block, piece, false, |at, _| *at.cast::<u64>()) };
+                        assert_eq!(sum, 0x01_0101);
+                    }
+                    member.finish();
+                }
+            }
+        }
+        assert_eq!(members[1].carried(), 3 * 5 * 3);
+    }
+
+    /// What no correct member writes is an error: a turn that nobody can have had, blocks that nobody can have done.
+    #[test]
+    fn nonsense_is_told() {
+        let mut members = heap_relay(SHAPE).unwrap();
+        let other = Relay { memory: members[0].memory.clone(), ..heap_relay(SHAPE).unwrap().remove(1) };
+        // ORDERING: Relaxed; one thread.
+        other.memory.turn(0, 1).turn.store(STAMP.flag(2), Ordering::Relaxed);
+        assert!(matches!(members[0].has_passed(0, 1, 0, STAMP), Err(Error::Corrupt { .. })));
+        assert!(!members[0].has_passed(0, 2, 0, STAMP).unwrap());
+        other.memory.members()[1].done.store(3, Ordering::Relaxed);
+        assert!(members[0].has_credit(1).unwrap(), "not looked at while there is credit");
+        assert!(matches!(members[0].has_credit(2), Err(Error::Corrupt { .. })));
+    }
+
+    /// A member's place is taken once.
+    #[test]
+    fn roles_are_taken_once() {
+        let members = heap_relay(SHAPE).unwrap();
+        let again = Relay::attach(members[0].memory.clone(), 2);
+        assert!(matches!(again, Err(Error::RoleTaken { .. })));
+    }
+}

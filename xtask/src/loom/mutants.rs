@@ -348,17 +348,21 @@ const RINGS: &[Mutant] = &[
     Mutant {
         name: "only the first line's flag looked at",
         test: ("publish", "ll"),
-        edits: &[edit(LINE, "if found != flag {", "if reading.lines == 0 && found != flag {")],
+        edits: &[edit(
+            LINE,
+            "if !is_here(line, flag)? {",
+            "if reading.lines == 0 && !is_here(line, flag)? {",
+        )],
     },
     Mutant {
         name: "stale flag taken for the present one",
         test: ("wrap", "ll"),
-        edits: &[edit(LINE, "if found != flag {", "if found == 0 {")],
+        edits: &[edit(LINE, "if found == flag {", "if found != 0 {")],
     },
     Mutant {
         name: "stale flag taken for the present one, two turns later",
         test: ("wrap", "mixed"),
-        edits: &[edit(LINE, "if found != flag {", "if found == 0 {")],
+        edits: &[edit(LINE, "if found == flag {", "if found != 0 {")],
     },
     Mutant {
         name: "tail stored before the slot is written",

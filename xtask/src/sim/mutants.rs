@@ -199,8 +199,8 @@ pub(super) const ALL: &[Mutant] = &[
         "mixed",
         &[edit(
             "runtime/src/mail/recv.rs",
-            "watch.keep_company(if is_theirs { company } else { Company::Others });",
-            "watch.keep_company(if is_theirs { company } else { company });",
+            "watch.keep_company(if is_behind { Company::Others } else { company });",
+            "watch.keep_company(if is_behind { company } else { company });",
         )],
     ),
     mutant(
