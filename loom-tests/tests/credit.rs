@@ -44,9 +44,11 @@ fn none_without_release() {
 
 /// Sends one line and reads one, then takes the other's line for the news that it has read all before.
 fn exchange(to: &mut Sender, from: &mut Receiver) {
+    let unproven = to.unproven();
     while !try_send(to, Protocol::Ll, 8) {
         yield_core();
     }
+    to.expect_answers(unproven);
     while !from.has_line(Protocol::Ll, STAMP).unwrap() {
         yield_core();
     }

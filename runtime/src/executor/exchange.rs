@@ -148,6 +148,7 @@ impl Exchanging<'_> {
     #[inline]
     unsafe fn send(&mut self) {
         let Self { exchange, context, .. } = self;
+        let unproven = sender(context.lane).unproven();
         match exchange.send.own {
             Some(Own::Span { span, .. }) if exchange.sends_input => {
                 let from = context.input(span);
@@ -159,6 +160,7 @@ impl Exchanging<'_> {
             // SAFETY: the caller's contract; there is credit.
             _ => unsafe { context.run() },
         }
+        sender(context.lane).expect_answers(unproven);
     }
 
     /// Uses every message and gives it back.
@@ -185,7 +187,9 @@ impl Exchanging<'_> {
             receiver(context.lane, from).release(protocol);
         }
         let sender = sender(context.lane);
-        // Whoever has sent in this operation was done with all earlier ones.
+        // Whoever has sent in this operation was done with all earlier ones, and has read this rank's message in each of
+        // them that was an exchange: there it could not go on without. What it calls instead of other operations, which
+        // may need nothing of this rank, is not known.
         sender.released_before(sender.step() - 1);
     }
 }

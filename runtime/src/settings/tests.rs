@@ -78,8 +78,8 @@ const INVALID: &[Row] = &[
         "RINGCCL_STAGING_MAX_BYTES=124415: not at least 124416, what 8 ranks need on 1 channel(s)",
     ),
     (
-        &[("FAKEGPU_STAGING_MAX_BYTES", "319487"), ("RINGCCL_CHANNELS", "4")],
-        "FAKEGPU_STAGING_MAX_BYTES=319487: not at least 319488, what 8 ranks need on 4 channel(s)",
+        &[("FAKEGPU_STAGING_MAX_BYTES", "325631"), ("RINGCCL_CHANNELS", "4")],
+        "FAKEGPU_STAGING_MAX_BYTES=325631: not at least 325632, what 8 ranks need on 4 channel(s)",
     ),
     (
         &[("RINGCCL_STAGING_MAX_BYTES", "all")],

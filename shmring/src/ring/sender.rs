@@ -15,6 +15,8 @@ pub struct Sender {
     pub(super) tail: u64,
     /// The least head of all receivers, as last seen.
     head_cache: u64,
+    /// Steps up to the last message whose reading no answer will prove.
+    unproven: u64,
     carried: [u64; 3],
 }
 
@@ -26,7 +28,7 @@ impl Sender {
     pub(crate) fn attach(ring: RingMemory, absent: Option<u32>) -> Result<Self, Error> {
         take_role(&ring.sender_line().taken, "sender")?;
         let active = (0..ring.geometry.receivers).filter(|r| Some(*r) != absent).collect();
-        Ok(Self { ring, active, tail: 0, head_cache: 0, carried: [0; 3] })
+        Ok(Self { ring, active, tail: 0, head_cache: 0, unproven: 0, carried: [0; 3] })
     }
 
     /// Steps posted since the ring was made.
@@ -60,17 +62,33 @@ impl Sender {
         Ok(self.tail - self.head_cache < slots)
     }
 
+    /// Says that the last message is one that every receiver has read before it sends its next one: see
+    /// [`Sender::released_before`]. `unproven` is what [`Sender::unproven`] was before the message.
+    #[inline]
+    pub fn expect_answers(&mut self, unproven: u64) {
+        self.unproven = unproven;
+    }
+
+    /// Steps up to the last message that [`Sender::expect_answers`] was not said of.
+    #[inline]
+    pub fn unproven(&self) -> u64 {
+        self.unproven
+    }
+
     /// Notes that every receiver has released all messages before `step`, as messages from the receivers have told.
     ///
     /// That spares the look at their lines. Whoever calls this must have acquired something that each receiver
-    /// published after its release.
+    /// published after its release of every message that [`Sender::expect_answers`] was said of. Of others it proves
+    /// nothing, since a receiver may do something else than it should: until their heads were seen nothing is noted.
     ///
     /// # Panics
     /// If `step` has not been posted yet.
     #[inline]
     pub fn released_before(&mut self, step: u64) {
         assert!(step <= self.tail, "step {step} of {} is not out yet", self.tail);
-        self.head_cache = self.head_cache.max(step);
+        if self.unproven <= self.head_cache {
+            self.head_cache = self.head_cache.max(step);
+        }
     }
 
     fn reload_heads(&mut self) -> Result<(), Error> {
@@ -112,6 +130,7 @@ impl Sender {
         }
         self.carried[protocol as usize] += 1;
         self.tail += 1;
+        self.unproven = self.tail;
         // The next message's first line was last read by the receivers; fetching it back now takes place while this
         // rank waits for their answer.
         match protocol {
@@ -150,6 +169,7 @@ impl Sender {
         // ORDERING: Relaxed; the tail's Release publishes it. The slot is ours, so nobody looks at its stamp.
         line.stamps[self.ring.slot_index(self.tail)].store(stamp.0, Ordering::Relaxed);
         self.tail += 1;
+        self.unproven = self.tail;
         // ORDERING: Release pairs with the Acquire in `Receiver::is_posted`: stamp and bytes of the slot come with it.
         line.tail.store(self.tail, Ordering::Release);
         self.carried[Protocol::Simple as usize] += 1;

@@ -181,3 +181,27 @@ fn roles_are_exclusive() {
         Err(Error::RoleTaken { role: "receiver" })
     ));
 }
+
+/// Answers give credit for messages that expect them, and for others only once the heads were seen.
+#[test]
+fn answers_prove_what_expects_them() {
+    let (mut sender, mut receivers) = heap_ring(RingGeometry { slots: 4, ..SHAPE }).unwrap();
+    let mut exchange = |sender: &mut Sender, reads: bool| {
+        let unproven = sender.unproven();
+        send(sender, Protocol::Ll, b"asked");
+        sender.expect_answers(unproven);
+        if reads {
+            receive(&mut receivers[0], Protocol::Ll, 5).unwrap();
+        }
+        sender.released_before(sender.step() - 1);
+    };
+    for _ in 0..9 {
+        exchange(&mut sender, true);
+    }
+    send(&mut sender, Protocol::Ll, b"one");
+    // A receiver that went astray answers without having read it.
+    for _ in 0..3 {
+        exchange(&mut sender, false);
+    }
+    assert!(!sender.has_credit().unwrap(), "nothing tells that `one` was read");
+}

@@ -393,8 +393,8 @@ const RINGS: &[Mutant] = &[
         test: ("credit", "ll128"),
         edits: &[edit(
             RECEIVER,
-            "let flag = stamp.flag(self.head);",
-            "let flag = stamp.flag(self.head);\n        self.line().head.store(self.head + 1, Ordering::Release);",
+            "let flag = stamp.flag(self.head);\n        // SAFETY",
+            "let flag = stamp.flag(self.head);\n        self.line().head.store(self.head + 1, Ordering::Release);\n        // SAFETY",
         )],
     },
     Mutant {
