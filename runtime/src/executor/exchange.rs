@@ -187,9 +187,9 @@ impl Exchanging<'_> {
             receiver(context.lane, from).release(protocol);
         }
         let sender = sender(context.lane);
-        // Whoever has sent in this operation was done with all earlier ones, and has read this rank's message in each of
-        // them that was an exchange: there it could not go on without. What it calls instead of other operations, which
-        // may need nothing of this rank, is not known.
+        // Whoever has sent in this operation was done with all earlier ones, and has read this rank's message in each
+        // of them that was an exchange: there it could not go on without. What it calls instead of other operations,
+        // which may need nothing of this rank, is not known.
         sender.released_before(sender.step() - 1);
     }
 }
