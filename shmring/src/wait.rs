@@ -145,6 +145,11 @@ impl Waiter {
         Self { policy, spins: policy.spins, yield_for: policy.yield_max, stats: WaitStats::default() }
     }
 
+    /// The policy that it was made with.
+    pub fn policy(&self) -> WaitPolicy {
+        self.policy
+    }
+
     /// What this waiter has spent so far.
     pub fn stats(&self) -> WaitStats {
         self.stats
@@ -177,7 +182,7 @@ impl Waiter {
     pub fn run<E>(&mut self, wait: &mut impl Wait<E>) -> Result<(), E> {
         for _ in 0..self.spins {
             if wait.look()? {
-                self.spins = (self.spins + self.spins / 8 + 1).min(self.policy.spins);
+                self.spun_well();
                 return Ok(());
             }
             spin_hint();
@@ -185,7 +190,7 @@ impl Waiter {
         let yields = self.stats.yields;
         let outcome = self.yield_at_first(wait);
         if self.stats.yields - yields <= YIELDS_IN_VAIN {
-            self.spins = (self.spins / 2).max(SPINS_MIN.min(self.policy.spins));
+            self.spun_in_vain();
         }
         outcome
     }
@@ -199,18 +204,40 @@ impl Waiter {
     pub fn run_briefly<E>(&mut self, mut look: impl FnMut() -> Result<bool, E>) -> Result<bool, E> {
         for _ in 0..self.spins {
             if look()? {
+                self.spun_well();
                 return Ok(true);
             }
             spin_hint();
         }
-        for _ in 0..YIELDS_UNTIMED {
+        for yields in 0..=YIELDS_UNTIMED {
             if look()? {
+                if u64::from(yields) <= YIELDS_IN_VAIN {
+                    self.spun_in_vain();
+                }
                 return Ok(true);
             }
-            self.stats.yields += 1;
-            yield_core();
+            if yields < YIELDS_UNTIMED {
+                self.stats.yields += 1;
+                yield_core();
+            }
         }
-        look()
+        Ok(false)
+    }
+
+    /// Goes on after [`Waiter::run_briefly`] in vain: yields and naps until `wait` is over.
+    ///
+    /// # Errors
+    /// The first error of `wait`.
+    pub fn run_on<E>(&mut self, wait: &mut impl Wait<E>) -> Result<(), E> {
+        self.run_long(wait)
+    }
+
+    fn spun_well(&mut self) {
+        self.spins = (self.spins + self.spins / 8 + 1).min(self.policy.spins);
+    }
+
+    fn spun_in_vain(&mut self) {
+        self.spins = (self.spins / 2).max(SPINS_MIN.min(self.policy.spins));
     }
 
     /// Yields a few times before the clock is read, which costs a tenth of what a wait for a peer on this core takes.

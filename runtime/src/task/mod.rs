@@ -114,11 +114,8 @@ pub(crate) fn drive(tasks: Vec<Task>) -> Result<(), Error> {
         tasks.first().map_or((0, 1), |task| (task.shared().rank, task.shared().nranks as usize));
     refuse_in_callback(rank)?;
     let mut batch = Batch::new(tasks);
-    let mut waiter = Waiter::new(WaitPolicy::for_cores(waiters, cores()));
-    match waiter.run(&mut batch) {
-        Ok(()) => batch.take_error().map_or(Ok(()), Err),
-        Err(never) => match never {},
-    }
+    with_waiter(waiters, |waiter| waiter.run(&mut batch)).unwrap_or_else(|never| match never {});
+    batch.take_error().map_or(Ok(()), Err)
 }
 
 /// Drives one task: as [`drive`], without more than looks for as long as a short wait takes.
@@ -128,11 +125,33 @@ pub(crate) fn drive(tasks: Vec<Task>) -> Result<(), Error> {
 pub(crate) fn drive_one(mut task: Task) -> Result<(), Error> {
     let (rank, waiters) = (task.shared().rank, task.shared().nranks as usize);
     refuse_in_callback(rank)?;
-    let mut waiter = Waiter::new(WaitPolicy::for_cores(waiters, cores()));
-    if waiter.run_briefly(|| task.poll_at_first().map(|progress| progress == Progress::Done))? {
-        return Ok(());
+    with_waiter(waiters, |waiter| {
+        if waiter.run_briefly(|| task.poll_at_first().map(|progress| progress == Progress::Done))? {
+            return Ok(());
+        }
+        let mut batch = Batch::new(vec![task]);
+        waiter.run_on(&mut batch).unwrap_or_else(|never| match never {});
+        batch.take_error().map_or(Ok(()), Err)
+    })
+}
+
+/// Waits with what this thread has learned so far of how long to spin.
+fn with_waiter<R>(waiters: usize, run: impl FnOnce(&mut Waiter) -> R) -> R {
+    let policy = WaitPolicy::for_cores(waiters, cores());
+    // Ranks of a simulation share a thread.
+    #[cfg(ringccl_sim)]
+    return run(&mut Waiter::new(policy));
+    #[cfg(not(ringccl_sim))]
+    {
+        thread_local! {
+            static LAST: std::cell::Cell<Option<Waiter>> = const { std::cell::Cell::new(None) };
+        }
+        let learned = LAST.take().filter(|waiter| waiter.policy() == policy);
+        let mut waiter = learned.unwrap_or_else(|| Waiter::new(policy));
+        let result = run(&mut waiter);
+        LAST.set(Some(waiter));
+        result
     }
-    drive(vec![task])
 }
 
 /// Cores of this process. Asking the system reads files of its control groups, which takes ten times as long as a small

@@ -311,8 +311,10 @@ mod tests {
                             !member.has_passed(block, piece, 2, Stamp(8)).unwrap(),
                             "another operation's"
                         );
-                        // SAFETY: one word of a complete piece.
-                        let sum = unsafe { member.piece(block, piece, false, |at, _| *at.cast::<u64>()) };
+                        // SAFETY: one word of a complete piece, which begins a line.
+                        let sum: u64 = unsafe {
+                            member.piece(block, piece, false, |at, _| at.cast::<u64>().read_unaligned())
+                        };
                         assert_eq!(sum, 0x01_0101);
                     }
                     member.finish();

@@ -195,11 +195,6 @@ pub(super) const ALL: &[Mutant] = &[
         ],
     ),
     mutant(
-        "answers prove that messages of other operations were read",
-        "mixed",
-        &[edit("shmring/src/ring/sender.rs", "if self.unproven <= self.head_cache {", "if step > 0 {")],
-    ),
-    mutant(
         "a receive behind another one's message counts as a wait for its source",
         "mixed",
         &[edit(
