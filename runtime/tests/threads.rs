@@ -1,6 +1,6 @@
 //! Ranks of one process: communicators over memory that no other process has, and ending them from outside.
 
-use ringccl::{Communicator, Config, Error, ReduceOp};
+use ringccl::{Communicator, Config, Error, Group, ReduceOp};
 use std::time::{Duration, Instant};
 
 /// A time-out that a mistake does not make the test wait for long.
@@ -202,4 +202,23 @@ fn a_difference_that_the_journals_lost_is_told_at_the_end() {
         assert!(matches!(error, Error::Mismatch { .. }), "{error}");
         assert!(error.to_string().contains("no longer on record"), "{error}");
     }
+}
+
+/// Where one thread has several ranks, a rank that is missing is said to be where its thread is, as which rank, and not
+/// to be in the operation that it has not called.
+#[test]
+fn a_missing_rank_of_the_same_thread() {
+    let config = Config { timeout: Duration::from_millis(600), ..Config::new(3) };
+    let mut comms = Communicator::init_all(3, &config).unwrap();
+    let mut sums = [[1f32; 4]; 2];
+    let mut group = Group::new();
+    for (comm, sum) in comms.iter_mut().zip(&mut sums) {
+        group.all_reduce_in_place(comm, sum, ReduceOp::Sum).unwrap();
+    }
+    let error = group.run().unwrap_err().to_string();
+    let missing = error.split("rank 2 has not called operation 1").nth(1);
+    assert!(
+        missing.is_some_and(|text| text.contains("in operation 1") && text.contains(" as rank ")),
+        "{error}"
+    );
 }

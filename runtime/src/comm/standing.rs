@@ -60,7 +60,7 @@ fn place(segment: &Segment, rank: u32, stage: Stage) -> Option<String> {
     let started = record.identity.started.load(Ordering::Relaxed);
     let finished = record.identity.finished.load(Ordering::Relaxed);
     let (Stage::Operation(seqno) | Stage::Finalize(seqno)) = stage else {
-        return Some(match wait(record) {
+        return Some(match wait(record, rank) {
             Some(wait) => format!("{wait} ({})", last(record, finished)),
             None if started > finished => format!("is in operation {started}{}", call(record, started)),
             None => format!("is in no collective (it has finished {finished})"),
@@ -71,7 +71,7 @@ fn place(segment: &Segment, rank: u32, stage: Stage) -> Option<String> {
         s if s > finished => format!("is in operation {s}{}", call(record, s)),
         _ => {
             let missing = finished.saturating_add(1);
-            let elsewhere = wait(record).map(|wait| format!("; it {wait}")).unwrap_or_default();
+            let elsewhere = wait(record, rank).map(|wait| format!("; it {wait}")).unwrap_or_default();
             format!("has not called operation {missing} ({}{elsewhere})", last(record, finished))
         }
     })
@@ -93,12 +93,14 @@ fn last(record: &MemberRecord, finished: u64) -> String {
     }
 }
 
-/// Where a rank waits, as it says itself, in a communicator that this process knows.
-fn wait(record: &MemberRecord) -> Option<String> {
+/// Where the thread that has a rank waits, as it says itself, in a communicator that this process knows. It may be there
+/// as another rank, of this communicator too, where a thread has several.
+fn wait(record: &MemberRecord, rank: u32) -> Option<String> {
     let stuck = stuck::read(record).filter(|stuck| stuck.job != stuck::MAKING)?;
+    let as_another = if stuck.rank == rank { String::new() } else { format!(" as rank {}", stuck.rank) };
     Some(match number_of(stuck.job) {
-        0 => format!("is in {stuck} of another communicator"),
-        number => format!("is in {stuck} of communicator {number}"),
+        0 => format!("is in {stuck} of another communicator{as_another}"),
+        number => format!("is in {stuck} of communicator {number}{as_another}"),
     })
 }
 
@@ -114,8 +116,16 @@ pub(super) fn all_quiet(
     Some(format!("suspected: no rank has sent for {time:.1?}: {standing}"))
 }
 
-/// A rank that has called nothing for so long although it is waited for, in words.
+/// A rank that has called nothing for so long although it is waited for, in words; `None` if it has called what is
+/// waited in, and waits itself.
 pub(super) fn quiet(segment: &Segment, rank: u32, stage: Stage, time: Duration) -> Option<String> {
+    if let Stage::Operation(seqno) | Stage::Finalize(seqno) = stage {
+        // ORDERING: Relaxed; the number is only looked at to tell.
+        let started = segment.member_record(rank).identity.started.load(Ordering::Relaxed);
+        if started >= seqno {
+            return None;
+        }
+    }
     let place = place(segment, rank, stage)?;
     let missing = match stage {
         Stage::Send { .. } => "has not received",
