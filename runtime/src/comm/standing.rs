@@ -93,8 +93,8 @@ fn last(record: &MemberRecord, finished: u64) -> String {
     }
 }
 
-/// Where the thread that has a rank waits, as it says itself, in a communicator that this process knows. It may be there
-/// as another rank, of this communicator too, where a thread has several.
+/// Where the thread that has a rank waits, as it says itself, in a communicator that this process knows. It may be
+/// there as another rank, of this communicator too, where a thread has several.
 fn wait(record: &MemberRecord, rank: u32) -> Option<String> {
     let stuck = stuck::read(record).filter(|stuck| stuck.job != stuck::MAKING)?;
     let as_another = if stuck.rank == rank { String::new() } else { format!(" as rank {}", stuck.rank) };
