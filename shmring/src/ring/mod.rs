@@ -26,6 +26,7 @@ mod relay;
 mod sender;
 
 pub use receiver::Receiver;
+#[cfg(not(loom))]
 pub(crate) use relay::RelayMemory;
 pub use relay::{Relay, heap_relay};
 pub use sender::Sender;
