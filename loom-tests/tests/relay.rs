@@ -44,8 +44,9 @@ fn operate(relay: &mut Relay, member: u32, blocks: u64) {
             while !relay.has_passed(block, piece, 1, STAMP).unwrap() {
                 yield_core();
             }
-            // SAFETY: the last turn has passed, and the block is finished below.
-            let sum = unsafe { relay.piece(block, piece, false, |at, _| *at.cast::<u64>()) };
+            // SAFETY: the last turn has passed, and the block is finished below; one word of the piece.
+            let sum: u64 =
+                unsafe { relay.piece(block, piece, false, |at, _| at.cast::<u64>().read_unaligned()) };
             relay.give_back(block, piece);
             assert_eq!(sum, input(0, block, piece) + input(1, block, piece));
         }
