@@ -157,13 +157,13 @@ static HIGHEST: Mutex<u64> = Mutex::new(0);
 
 /// The number that the next communicator of this process has, unless another rank's process knows a higher one.
 pub(super) fn upcoming() -> u64 {
-    let highest = entries().iter().map(|entry| entry.number()).max().unwrap_or(0);
-    // The numbers of a simulation repeat with its seed.
+    let all = entries();
+    // The numbers of a simulation repeat with its seed, also those made before it runs.
     #[cfg(ringccl_sim)]
-    if shmring::sim::with(|_| ()).is_some() {
-        return highest + 1;
-    }
-    highest.max(*HIGHEST.lock().unwrap_or_else(PoisonError::into_inner)) + 1
+    let (all, gone) = (all.iter().filter(|entry| entry.maker == own_thread()), 0);
+    #[cfg(not(ringccl_sim))]
+    let (all, gone) = (all.iter(), *HIGHEST.lock().unwrap_or_else(PoisonError::into_inner));
+    all.map(|entry| entry.number()).max().unwrap_or(0).max(gone) + 1
 }
 
 /// The communicators of the process.
