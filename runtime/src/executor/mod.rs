@@ -12,7 +12,7 @@ use crate::reduce::Reducer;
 use crate::transport::shm::Lane;
 pub(crate) use exchange::Exchange;
 use exchange::{Exchanging, Standing};
-use primitive::Scratch;
+use primitive::{Context, Scratch};
 use shmring::doorbell::Awaits;
 use shmring::segment::Segment;
 use shmring::{Error, Stamp};
@@ -222,16 +222,7 @@ impl Executor {
     ) -> Exchanging<'a> {
         let Self { standing, scratch, rank, nranks, .. } = self;
         let (prim, rank, nranks) = (exchange.sent(), *rank, *nranks);
-        let context = primitive::Context {
-            operation,
-            prim,
-            lane,
-            scratch,
-            rank,
-            nranks,
-            channel: 0,
-            piece: std::ptr::null_mut(),
-        };
+        let context = Context::new(operation, prim, lane, scratch, (rank, nranks), 0);
         Exchanging { exchange, standing, context }
     }
 
@@ -242,24 +233,12 @@ impl Executor {
         channel: usize,
         operation: &'a Operation<'a>,
         lane: &'a mut Lane,
-    ) -> Option<(primitive::Context<'a>, &'a mut u32)> {
+    ) -> Option<(Context<'a>, &'a mut u32)> {
         let Self { cursors, scratch, rank, nranks, .. } = self;
         let Cursor { prim, arrived, .. } = &mut cursors[channel];
         let (rank, nranks) = (*rank, *nranks);
         let prim = prim.as_ref()?;
-        Some((
-            primitive::Context {
-                operation,
-                prim,
-                lane,
-                scratch,
-                rank,
-                nranks,
-                channel,
-                piece: std::ptr::null_mut(),
-            },
-            arrived,
-        ))
+        Some((Context::new(operation, prim, lane, scratch, (rank, nranks), channel), arrived))
     }
 
     /// Runs the channel's next primitive; the bytes it moved, or `None` if it must wait.
@@ -283,17 +262,8 @@ impl Executor {
         cursor.arrived = 0;
         cursor.prim = operation.plan.prim(channel, cursor.index);
         let Self { scratch, rank, nranks, .. } = self;
-        let (prim, rank, nranks) = (&prim, *rank, *nranks);
-        let mut context = primitive::Context {
-            operation,
-            prim,
-            lane,
-            scratch,
-            rank,
-            nranks,
-            channel,
-            piece: std::ptr::null_mut(),
-        };
+        let (prim, ranks) = (&prim, (*rank, *nranks));
+        let mut context = Context::new(operation, prim, lane, scratch, ranks, channel);
         // SAFETY: the caller's contract; `awaits` has answered `None`.
         unsafe { context.run() };
         Ok(Some(Self::bytes(prim, operation)))

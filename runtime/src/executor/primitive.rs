@@ -94,6 +94,21 @@ pub(super) struct Context<'a> {
     pub(super) piece: *mut u8,
 }
 
+impl<'a> Context<'a> {
+    /// An attempt by `rank` of `nranks`.
+    #[inline]
+    pub(super) fn new(
+        operation: &'a Operation<'a>,
+        prim: &'a Prim,
+        lane: &'a mut Lane,
+        scratch: &'a mut Scratch,
+        (rank, nranks): (u32, u32),
+        channel: usize,
+    ) -> Self {
+        Self { operation, prim, lane, scratch, rank, nranks, channel, piece: std::ptr::null_mut() }
+    }
+}
+
 impl Context<'_> {
     /// Whom the primitive waits for: for credit, or for a message; `None` when it can run.
     ///
