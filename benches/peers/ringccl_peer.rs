@@ -3,6 +3,8 @@
 //! The protocol is `bench.h`'s, whose opening comment defines every figure: the same samples, the
 //! same patterns and checks, the same JSON fields, so that rows of all peers can be compared. What
 //! one RingCCL operation is stands in `impl Peer for RingCcl`, and nowhere else.
+//!
+//! With `BENCH_MEMORY=registered` the buffers are registered shared memory, else private memory as every peer's.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -11,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::unistd::alarm;
-use ringccl::{Communicator, ReduceOp};
+use ringccl::{Communicator, ReduceOp, SharedMemory, Window};
 use serde::Serialize;
 
 /// A point that takes longer is hung or pathological: the alarm ends this rank, and so the launch.
@@ -35,7 +37,12 @@ fn run() -> Result<()> {
     let name = std::env::var("BENCH_PEER").unwrap_or_else(|_| "ringccl".to_owned());
 
     let comm = Communicator::from_env().context("start it by: ringccl run -n N -- ringccl-peer ...")?;
-    let mut peer = RingCcl(comm);
+    let registered = match std::env::var("BENCH_MEMORY").as_deref() {
+        Err(_) | Ok("private") => false,
+        Ok("registered") => true,
+        Ok(other) => bail!("BENCH_MEMORY={other}: use private or registered"),
+    };
+    let mut peer = RingCcl { comm, registered, windows: Vec::new() };
     for (op, bytes) in points {
         alarm::set(POINT_SECONDS_MAX);
         let row = measure(&mut peer, &name, &op, bytes, budget)?;
@@ -44,7 +51,7 @@ fn run() -> Result<()> {
             writeln!(std::io::stdout(), "{}", serde_json::to_string(&row)?)?;
         }
     }
-    peer.0.finalize()?;
+    peer.comm.finalize()?;
     Ok(())
 }
 
@@ -54,47 +61,75 @@ trait Peer {
     fn nranks(&self) -> usize;
     /// One operation, complete on return.
     fn run(&mut self, op: Op, buffers: &mut Buffers) -> Result<()>;
+    /// Memory for `len` floats.
+    fn memory(&self, len: usize) -> Result<Memory>;
+    /// Called with the buffers of a point before it, and after it.
+    fn adopt(&mut self, buffers: &Buffers) -> Result<()>;
+    fn release(&mut self) -> Result<()>;
     /// In-place maximum over the ranks, element by element.
     fn max(&mut self, values: &mut [f64]) -> Result<()>;
 }
 
-struct RingCcl(Communicator);
+struct RingCcl {
+    comm: Communicator,
+    /// Whether buffers are registered memory.
+    registered: bool,
+    windows: Vec<Window>,
+}
 
 impl Peer for RingCcl {
     fn rank(&self) -> usize {
-        self.0.rank()
+        self.comm.rank()
     }
 
     fn nranks(&self) -> usize {
-        self.0.nranks()
+        self.comm.nranks()
     }
 
     fn run(&mut self, op: Op, buffers: &mut Buffers) -> Result<()> {
         let recv = buffers.recv.as_mut_slice();
         match op {
-            Op::AllReduce => self.0.all_reduce(buffers.send.as_slice(), recv, ReduceOp::Sum)?,
-            Op::AllReduceInPlace => self.0.all_reduce_in_place(recv, ReduceOp::Sum)?,
-            Op::Broadcast => self.0.broadcast(recv, 0)?,
-            Op::AllGather => self.0.all_gather(buffers.send.as_slice(), recv)?,
-            Op::ReduceScatter => self.0.reduce_scatter(buffers.send.as_slice(), recv, ReduceOp::Sum)?,
-            Op::AllToAll => self.0.all_to_all(buffers.send.as_slice(), recv)?,
+            Op::AllReduce => self.comm.all_reduce(buffers.send.as_slice(), recv, ReduceOp::Sum)?,
+            Op::AllReduceInPlace => self.comm.all_reduce_in_place(recv, ReduceOp::Sum)?,
+            Op::Broadcast => self.comm.broadcast(recv, 0)?,
+            Op::AllGather => self.comm.all_gather(buffers.send.as_slice(), recv)?,
+            Op::ReduceScatter => self.comm.reduce_scatter(buffers.send.as_slice(), recv, ReduceOp::Sum)?,
+            Op::AllToAll => self.comm.all_to_all(buffers.send.as_slice(), recv)?,
             Op::SendRecv => {
-                let other = self.0.rank() ^ 1;
-                if other < self.0.rank() {
-                    self.0.recv(recv, other)?;
-                    self.0.send(buffers.send.as_slice(), other)?;
+                let other = self.comm.rank() ^ 1;
+                if other < self.comm.rank() {
+                    self.comm.recv(recv, other)?;
+                    self.comm.send(buffers.send.as_slice(), other)?;
                 } else {
-                    self.0.send(buffers.send.as_slice(), other)?;
-                    self.0.recv(recv, other)?;
+                    self.comm.send(buffers.send.as_slice(), other)?;
+                    self.comm.recv(recv, other)?;
                 }
             }
-            Op::Barrier => self.0.barrier()?,
+            Op::Barrier => self.comm.barrier()?,
         }
         Ok(())
     }
 
+    fn memory(&self, len: usize) -> Result<Memory> {
+        let bytes = len * size_of::<f32>();
+        Ok(if self.registered { Memory::Shared(SharedMemory::new(bytes)?) } else { Memory::private(len) })
+    }
+
+    fn adopt(&mut self, buffers: &Buffers) -> Result<()> {
+        for memory in [&buffers.send, &buffers.recv] {
+            if let Memory::Shared(memory) = memory {
+                self.windows.push(self.comm.register(memory)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn release(&mut self) -> Result<()> {
+        self.windows.drain(..).try_for_each(|window| Ok(self.comm.deregister(window)?))
+    }
+
     fn max(&mut self, values: &mut [f64]) -> Result<()> {
-        Ok(self.0.all_reduce_in_place(values, ReduceOp::Max)?)
+        Ok(self.comm.all_reduce_in_place(values, ReduceOp::Max)?)
     }
 }
 
@@ -222,7 +257,9 @@ fn measure<'a, P: Peer>(
     let parts = if op.has_blocks() { ranks } else { 1 };
     let elems = (bytes / 4 / parts).max(1);
     let bytes = if op == Op::Barrier { bytes } else { bytes.max(4 * parts) };
-    let mut buffers = Buffers::new(op, elems, ranks);
+    let (send, recv) = op.blocks(ranks);
+    let mut buffers = Buffers { send: peer.memory(send * elems)?, recv: peer.memory(recv * elems)? };
+    peer.adopt(&buffers)?;
 
     let mut wrong = !runs_right(peer, op, &mut buffers)?;
     buffers.clear(); // timed on zeros: in-place sums must not grow
@@ -230,6 +267,7 @@ fn measure<'a, P: Peer>(
     wrong |= !runs_right(peer, op, &mut buffers)?;
     let mut any_wrong = [f64::from(wrong)];
     peer.max(&mut any_wrong)?;
+    peer.release()?;
 
     let algbw = bytes as f64 / timing.median / 1e3;
     let outcome = Outcome::Measured(Measured {
@@ -354,19 +392,13 @@ fn pattern(rank: usize, i: usize) -> f32 {
     (mixed >> 22) as f32
 }
 
-/// Private buffers of one rank; `send` is empty for operations in place.
+/// Buffers of one rank; `send` is empty for operations in place.
 struct Buffers {
-    send: PageAligned,
-    recv: PageAligned,
+    send: Memory,
+    recv: Memory,
 }
 
 impl Buffers {
-    /// Buffers for `elems` floats in each block.
-    fn new(op: Op, elems: usize, nranks: usize) -> Buffers {
-        let (send, recv) = op.blocks(nranks);
-        Buffers { send: PageAligned::new(send * elems), recv: PageAligned::new(recv * elems) }
-    }
-
     fn fill(&mut self, op: Op, rank: usize) {
         let by_pattern = |(i, x): (usize, &mut f32)| *x = pattern(rank, i);
         self.send.as_mut_slice().iter_mut().enumerate().for_each(by_pattern);
@@ -383,28 +415,33 @@ impl Buffers {
     }
 }
 
-/// `len` floats that begin on a page, as every peer's do: the alignment of a buffer moves figures.
-struct PageAligned {
-    storage: Vec<f32>,
-    start: usize,
-    len: usize,
+/// Floats that begin on a page, as every peer's do: the alignment of a buffer moves figures.
+enum Memory {
+    Private { storage: Vec<f32>, start: usize, len: usize },
+    Shared(SharedMemory),
 }
 
-impl PageAligned {
+impl Memory {
     const PAGE_BYTES: usize = 4096;
 
-    fn new(len: usize) -> PageAligned {
+    fn private(len: usize) -> Memory {
         let storage = vec![0.0; len + Self::PAGE_BYTES / size_of::<f32>()];
         let start = storage.as_ptr().align_offset(Self::PAGE_BYTES);
-        PageAligned { storage, start, len }
+        Memory::Private { storage, start, len }
     }
 
     fn as_slice(&self) -> &[f32] {
-        &self.storage[self.start..self.start + self.len]
+        match self {
+            Memory::Private { storage, start, len } => &storage[*start..*start + *len],
+            Memory::Shared(memory) => memory.as_slice(),
+        }
     }
 
     fn as_mut_slice(&mut self) -> &mut [f32] {
-        &mut self.storage[self.start..self.start + self.len]
+        match self {
+            Memory::Private { storage, start, len } => &mut storage[*start..*start + *len],
+            Memory::Shared(memory) => memory.as_mut_slice(),
+        }
     }
 }
 

@@ -108,6 +108,18 @@ impl Peer for ThreadPeer {
         Ok(())
     }
 
+    fn memory(&self, len: usize) -> Result<Memory> {
+        Ok(Memory::private(len))
+    }
+
+    fn adopt(&mut self, _: &Buffers) -> Result<()> {
+        Ok(())
+    }
+
+    fn release(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     fn max(&mut self, values: &mut [f64]) -> Result<()> {
         self.combine(&self.shared.maxima, values, f64::max);
         Ok(())
@@ -223,9 +235,9 @@ fn row_of_an_operation_not_offered() {
 #[test]
 fn buffers_begin_on_a_page() {
     for len in [0, 1, 1023, 1024, 1025] {
-        let buffer = PageAligned::new(len);
+        let buffer = Memory::private(len);
         assert_eq!(buffer.as_slice().len(), len);
-        assert_eq!(buffer.as_slice().as_ptr().addr() % PageAligned::PAGE_BYTES, 0);
+        assert_eq!(buffer.as_slice().as_ptr().addr() % Memory::PAGE_BYTES, 0);
     }
 }
 

@@ -51,6 +51,10 @@ pub(crate) struct Args {
     /// Check every element on every rank: 1 or 0
     #[arg(short = 'c', long = "check", default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=1))]
     check: u8,
+    /// Register the buffers, so that ranks use each other's memory without copies: 1 or 0
+    #[arg(short = 'R', long = "local_register", default_value_t = 0)]
+    #[arg(value_parser = clap::value_parser!(u8).range(0..=1))]
+    register: u8,
     /// Iterations before timing
     #[arg(short = 'w', long = "warmup_iters", default_value_t = 5)]
     warmup: u32,
@@ -77,6 +81,8 @@ pub(crate) struct Spec {
     dtype: DType,
     op: ReduceOp,
     check: bool,
+    /// Whether buffers are registered memory.
+    register: bool,
     warmup: u32,
     iters: u32,
     json: bool,
@@ -127,6 +133,7 @@ impl Spec {
             dtype,
             op,
             check: args.check == 1,
+            register: args.register == 1,
             warmup: args.warmup,
             iters: args.iters,
             json: args.json,

@@ -53,6 +53,14 @@ pub enum Error {
         /// What failed.
         cause: shmring::Error,
     },
+    /// The system has not as much memory as was asked for.
+    #[error("cannot have {bytes} bytes of shared memory: {cause}")]
+    Memory {
+        /// Bytes that were asked for.
+        bytes: usize,
+        /// What the system said.
+        cause: std::io::Error,
+    },
     /// The arguments of a call are wrong; nothing was done and the communicator can go on.
     #[error("rank {rank}, {call}: {what}")]
     Argument {
@@ -266,6 +274,11 @@ pub enum Stage {
         /// The sender; `None` for any rank.
         from: Option<u32>,
     },
+    /// Waiting for signals.
+    Signal {
+        /// The rank that sends them.
+        from: u32,
+    },
     /// Until the operations that were queued before have run.
     Turn,
 }
@@ -274,7 +287,7 @@ impl Stage {
     /// The operation's number; 0 before the first.
     pub(crate) fn seqno(self) -> u64 {
         match self {
-            Self::Join | Self::Send { .. } | Self::Recv { .. } | Self::Turn => 0,
+            Self::Join | Self::Send { .. } | Self::Recv { .. } | Self::Signal { .. } | Self::Turn => 0,
             Self::Operation(seqno) | Self::Finalize(seqno) => seqno,
         }
     }
@@ -283,7 +296,9 @@ impl Stage {
     fn setting(self) -> &'static str {
         match self {
             Self::Join => "RINGCCL_JOIN_TIMEOUT_MS",
-            Self::Operation(_) | Self::Send { .. } | Self::Recv { .. } | Self::Turn => "RINGCCL_TIMEOUT_MS",
+            Self::Operation(_) | Self::Send { .. } | Self::Recv { .. } | Self::Signal { .. } | Self::Turn => {
+                "RINGCCL_TIMEOUT_MS"
+            }
             Self::Finalize(_) => "RINGCCL_FINALIZE_TIMEOUT_MS",
         }
     }
@@ -298,6 +313,7 @@ impl std::fmt::Display for Stage {
             Self::Send { to } => write!(f, "send to rank {to}"),
             Self::Recv { from: Some(from) } => write!(f, "recv from rank {from}"),
             Self::Recv { from: None } => f.write_str("recv from any rank"),
+            Self::Signal { from } => write!(f, "wait_signal for rank {from}"),
             Self::Turn => f.write_str("an operation's turn"),
         }
     }
@@ -343,7 +359,9 @@ impl Error {
             Self::Host { cause: coordinator_lite::Error::Silent { .. }, .. } | Self::Timeout { .. } => {
                 ErrorClass::Timeout
             }
-            Self::Rendezvous(_) | Self::Host { .. } | Self::Output { .. } => ErrorClass::System,
+            Self::Rendezvous(_) | Self::Host { .. } | Self::Output { .. } | Self::Memory { .. } => {
+                ErrorClass::System
+            }
             Self::Segment { cause, .. } => match cause {
                 Shm::Exists { .. }
                 | Shm::NoSpace { .. }

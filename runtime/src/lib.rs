@@ -37,6 +37,7 @@
 //! | do several things at once | the same on a [`Group`]: it fails as a whole if one call is wrong |
 //! | send to one rank | [`Communicator::send`], [`Communicator::recv`], [`Communicator::send_recv`]; with tags [`Communicator::send_tagged`], [`Communicator::recv_tagged`] |
 //! | make communicators of parts | [`Communicator::split`], [`Communicator::duplicate`], [`Communicator::shrink`], [`Communicator::grow`] |
+//! | have collectives that copy nothing | [`SharedMemory`], [`Communicator::register`] |
 //! | end it from another thread | [`comm::AbortHandle`] |
 //!
 //! Ten programs in the repository's folder `examples/` show each of these. Reductions give the same bits on every rank
@@ -57,6 +58,7 @@ mod stream;
 mod task;
 pub mod trace;
 mod transport;
+mod window;
 
 pub use comm::{Communicator, Source};
 pub use config::{Config, Numerics};
@@ -68,3 +70,4 @@ pub use ringccl_reduce as reduce;
 pub use ringccl_reduce::{DType, Element, F8E4M3, F8E5M2, ReduceOp, Scalar};
 pub use shmring::Protocol;
 pub use stream::{Event, Pending, Stream};
+pub use window::{SharedMemory, Window};

@@ -35,6 +35,8 @@ mod error;
 mod futex;
 pub mod layout;
 pub mod protocol;
+#[cfg(not(loom))]
+pub mod region;
 pub mod ring;
 #[cfg(not(loom))]
 pub mod segment;

@@ -13,7 +13,8 @@ use anyhow::{Context, Result};
 use half::{bf16, f16};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
-use ringccl::{Communicator, DType, F8E4M3, F8E5M2, Kind, ReduceOp};
+use ringccl::{Communicator, DType, F8E4M3, F8E5M2, Kind, ReduceOp, SharedMemory, Window};
+use std::ops::{Deref, DerefMut};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -74,6 +75,7 @@ fn run<T: Value>(spec: &Spec, comm: &mut Communicator, init_ms: f64) -> Result<u
         if spec.kind.has_in_place() {
             outcomes.push(bench.point(true)?);
         }
+        bench.end()?;
         wrong += outcomes.iter().map(|point| point.wrong.unwrap_or(0)).sum::<u64>();
         table.row(bytes, count, &outcomes)?;
     }
@@ -86,16 +88,52 @@ struct Bench<'a, T> {
     comm: &'a mut Communicator,
     layout: Layout,
     pattern: Pattern<T>,
-    send: Vec<T>,
-    recv: Vec<T>,
+    send: Buffer<T>,
+    recv: Buffer<T>,
+    windows: Vec<Window>,
 }
 
 /// A buffer that is written before use, so that no page is faulted in while the clock runs.
-fn buffer<T: Value>(count: usize) -> Result<Vec<T>> {
-    let mut buffer = Vec::new();
-    buffer.try_reserve_exact(count).with_context(|| format!("no memory for a buffer of {count} elements"))?;
-    buffer.resize(count, T::from_whole(1));
-    Ok(buffer)
+enum Buffer<T> {
+    Private(Vec<T>),
+    /// Memory that can be registered, and how many elements are used.
+    Shared(SharedMemory, usize),
+}
+
+impl<T: Value> Buffer<T> {
+    fn new(count: usize, shared: bool) -> Result<Self> {
+        let context = || format!("no memory for a buffer of {count} elements");
+        if shared {
+            let bytes = count.checked_mul(size_of::<T>()).with_context(context)?;
+            let mut buffer = Self::Shared(SharedMemory::new(bytes).with_context(context)?, count);
+            buffer.fill(T::from_whole(1));
+            return Ok(buffer);
+        }
+        let mut buffer = Vec::new();
+        buffer.try_reserve_exact(count).with_context(context)?;
+        buffer.resize(count, T::from_whole(1));
+        Ok(Self::Private(buffer))
+    }
+}
+
+impl<T: Value> Deref for Buffer<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        match self {
+            Self::Private(buffer) => buffer,
+            Self::Shared(memory, count) => &memory.as_slice()[..*count],
+        }
+    }
+}
+
+impl<T: Value> DerefMut for Buffer<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        match self {
+            Self::Private(buffer) => buffer,
+            Self::Shared(memory, count) => &mut memory.as_mut_slice()[..*count],
+        }
+    }
 }
 
 impl<'a, T: Value> Bench<'a, T> {
@@ -110,7 +148,20 @@ impl<'a, T: Value> Bench<'a, T> {
         } else {
             recv = layout.in_place()
         }
-        Ok(Self { spec, comm, pattern, send: buffer(send)?, recv: buffer(recv)?, layout })
+        let (send, recv) = (Buffer::new(send, spec.register)?, Buffer::new(recv, spec.register)?);
+        let mut windows = Vec::new();
+        for buffer in [&send, &recv] {
+            if let Buffer::Shared(memory, _) = buffer {
+                windows.push(comm.register(memory)?);
+            }
+        }
+        Ok(Self { spec, comm, pattern, send, recv, windows, layout })
+    }
+
+    /// Gives the memory back.
+    fn end(self) -> Result<()> {
+        let Self { comm, windows, .. } = self;
+        windows.into_iter().try_for_each(|window| Ok(comm.deregister(window)?))
     }
 
     /// Whether the buffer of a call in place, the larger one, is that of the input.

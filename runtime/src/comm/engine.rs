@@ -8,9 +8,11 @@
 //! on whichever thread drives it. Nothing below `begin` knows which.
 
 use super::descriptor::{self, Descriptor};
+use super::notices::Notices;
 use super::shared::Shared;
 use super::watch::{Duty, Look, Watch};
 use super::{health, registry};
+use crate::config::Config;
 use crate::error::{Error, Stage};
 use crate::executor::{Buffers, Exchange, Executor, Operation, Progress};
 use crate::fail::{self, FailPoint};
@@ -20,6 +22,7 @@ use crate::report::Tally;
 use crate::task::Company;
 use crate::trace;
 use crate::transport::shm::{Lane, Shm};
+use crate::window::Mapped;
 use shmring::Protocol;
 use shmring::Stamp;
 use shmring::doorbell::Awaits;
@@ -28,6 +31,7 @@ use shmring::segment::Segment;
 use shmring::sync::Ordering;
 use shmring::wait::{WaitPolicy, Waiter};
 use std::cell::Cell;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A call, ready to run.
@@ -48,14 +52,27 @@ struct Running {
     on: bool,
     /// Whether its call has been entered in the journal.
     announced: bool,
+    part: Part,
     buffers: Buffers,
     stamp: Stamp,
+}
+
+/// What of an operation runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// The ranks tell each other where their buffers are.
+    Notices,
+    /// The plan without copies.
+    Direct,
+    /// The plan in `Prepared`: all of most operations.
+    Whole,
 }
 
 impl Running {
     const NOTHING: Self = Self {
         on: false,
         announced: false,
+        part: Part::Whole,
         buffers: Buffers { input: std::ptr::null(), output: std::ptr::null_mut() },
         stamp: Stamp(0),
     };
@@ -79,6 +96,8 @@ pub(crate) struct Engine {
     /// Plan and kernel of the last call that moved data between ranks; most calls repeat it.
     prepared: Option<Prepared>,
     running: Running,
+    /// The windows, and where the ranks' buffers are.
+    pub(super) notices: Notices,
     /// Of what runs, if it is traced.
     traced: Option<trace::Begun>,
     /// The input of what runs, where it is the output and the plan would overwrite what it has not read.
@@ -111,6 +130,7 @@ impl Engine {
             tally: Tally::default(),
             prepared: None,
             running: Running::NOTHING,
+            notices: Notices::new(rank, nranks),
             traced: None,
             copy: None,
             watch: Watch::default(),
@@ -172,18 +192,16 @@ impl Engine {
             let (mixed, in_place) = (prepared.mixed, prepared.plan.works_in_place());
             self.remember(mixed);
             fail::at(&mut self.fail, fail::OP_CALLED);
-            let Self { prepared: Some(Prepared { plan, exchange, .. }), shm, executor, .. } = self else {
-                unreachable!("the call has just been prepared")
-            };
-            let (protocol, channels) = (plan.choice.protocol, plan.channels());
-            if let Err(error) = shm.connect(&plan.wires, protocol, channels) {
+            let stamp = descriptor::stamp(mixed, self.seqno);
+            let part = if self.notices.concern(call, &shared.config) { Part::Notices } else { Part::Whole };
+            self.running = Running { on: true, announced: false, part, buffers, stamp };
+            self.watch.begin();
+            if part == Part::Notices {
+                self.notices.write(call, buffers);
+            }
+            if let Err(error) = self.start() {
                 return Err(shared.give_up(error, self.seqno));
             }
-            let lines = if protocol == Protocol::Simple { 0 } else { plan.choice.chunk_bytes };
-            executor.start(plan, exchange.is_some(), lines);
-            self.watch.begin();
-            let stamp = descriptor::stamp(mixed, self.seqno);
-            self.running = Running { on: true, announced: false, buffers, stamp };
             if !in_place && buffers.input == buffers.output.cast_const() {
                 // SAFETY: the caller's contract: the input has the call's bytes, and nobody writes to it now.
                 let input = unsafe { std::slice::from_raw_parts(buffers.input, call.bytes(shared.nranks)) };
@@ -201,6 +219,34 @@ impl Engine {
             unsafe { alone(call, buffers) };
         }
         Ok(Begun::Done)
+    }
+
+    /// Connects what the part that runs now needs, and begins it.
+    #[inline]
+    fn start(&mut self) -> Result<(), Error> {
+        let Self { prepared, running, notices, shm, executor, .. } = self;
+        let Some(Operation { plan, exchange, .. }) = operation(prepared, running, notices) else {
+            return Ok(());
+        };
+        shm.connect(&plan.wires, plan.choice.protocol, plan.channels())?;
+        executor.start(plan, exchange.is_some(), plan.line_bytes());
+        Ok(())
+    }
+
+    /// Goes on with the part that follows the notices.
+    #[cold]
+    fn settle(&mut self, shared: &Shared) -> Result<(), Error> {
+        let Self { prepared: Some(Prepared { plan, .. }), running, notices, .. } = self else {
+            return Ok(());
+        };
+        let direct = notices.settle(&plan.call, &shared.config, running.buffers);
+        running.part = if direct { Part::Direct } else { Part::Whole };
+        self.start()
+    }
+
+    /// Adds a window to those of this rank; its number.
+    pub(super) fn add_window(&mut self, window: Arc<Mapped>, config: &Config) -> usize {
+        self.notices.add(window, config, &self.limits)
     }
 
     /// Adds a call to the sum over all calls, for those that nobody waits in and the journal loses.
@@ -235,14 +281,17 @@ impl Engine {
 
     /// Algorithm, protocol, channels and chunk of the last operation that moved data between ranks.
     pub(super) fn last_choice(&self) -> Option<Choice> {
+        if self.running.part == Part::Direct {
+            return self.notices.choice();
+        }
         self.prepared.as_ref().map(|prepared| prepared.plan.choice)
     }
 
     /// The parts that polling needs; `None` when nothing runs.
     #[inline]
     fn parts(&mut self) -> Option<(&mut Executor, Operation<'_>, &Segment, &mut [Lane])> {
-        let Self { executor, prepared, running, shm, .. } = self;
-        let operation = operation(prepared, running)?;
+        let Self { executor, prepared, running, notices, shm, .. } = self;
+        let operation = operation(prepared, running, notices)?;
         Some((executor, operation, &shm.segment, &mut shm.lanes))
     }
 
@@ -271,6 +320,10 @@ impl Engine {
             announce(shared.record(), seqno, descriptor);
         }
         let progress = progress.map_err(|cause| shared.segment_error(cause))?;
+        if progress == Progress::Done && self.running.part == Part::Notices {
+            self.settle(shared)?;
+            return Ok(Progress::Advanced);
+        }
         if progress == Progress::Advanced {
             // What is waited for from now on is another wait.
             self.watch.waited();
@@ -367,8 +420,8 @@ impl Engine {
         fail::at(&mut self.fail, fail::OP_SENT);
         let duty = self.duty(shared);
         let seqno = self.seqno;
-        let Self { executor, prepared, running, shm, waiter, watch, fail, .. } = self;
-        let Some(operation) = operation(prepared, running) else { return Ok(()) };
+        let Self { executor, prepared, running, notices, shm, waiter, watch, fail, .. } = self;
+        let Some(operation) = operation(prepared, running, notices) else { return Ok(()) };
         let descriptor = prepared.as_ref().map(|prepared| prepared.descriptor);
         let header = shared.segment.header();
         let awaited = Cell::new(None);
@@ -458,10 +511,25 @@ unsafe fn alone(call: &Call, buffers: Buffers) {
 
 /// What the executor is to run, if something runs.
 #[inline]
-fn operation<'a>(prepared: &'a Option<Prepared>, running: &Running) -> Option<Operation<'a>> {
+fn operation<'a>(
+    prepared: &'a Option<Prepared>,
+    running: &Running,
+    notices: &'a Notices,
+) -> Option<Operation<'a>> {
     let Prepared { plan, exchange, reducer, .. } = prepared.as_ref().filter(|_| running.on)?;
-    let Running { buffers, stamp, .. } = *running;
-    Some(Operation { plan, reducer, exchange: exchange.as_ref(), buffers, stamp })
+    let Running { buffers, stamp, part, .. } = *running;
+    let whole = Operation { plan, reducer, exchange: exchange.as_ref(), buffers, stamp, peers: &[] };
+    match part {
+        Part::Whole => Some(whole),
+        Part::Direct => {
+            let (plan, peers) = notices.direct()?;
+            Some(Operation { plan, exchange: None, peers, ..whole })
+        }
+        Part::Notices => {
+            let (plan, exchange, reducer, buffers) = notices.gathering()?;
+            Some(Operation { plan, exchange, reducer, buffers, ..whole })
+        }
+    }
 }
 
 /// Tells the other ranks what this one calls as operation `seqno`.

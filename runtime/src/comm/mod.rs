@@ -12,6 +12,7 @@ mod health;
 mod init;
 mod joining;
 mod misfit;
+mod notices;
 mod order;
 mod peers;
 mod point_to_point;
@@ -21,6 +22,7 @@ mod roll;
 mod seats;
 mod shared;
 mod shrink;
+mod signal;
 mod split;
 mod standing;
 mod stuck;
@@ -36,6 +38,7 @@ pub use point_to_point::Source;
 pub(crate) use registry::UnderWay;
 pub(crate) use shared::Shared;
 pub use shrink::Shrink;
+pub(crate) use signal::SignalWait;
 pub(crate) use watch::{Duty, SUSPECTED_AFTER, Watch};
 
 use crate::config::{Bind, Config};
@@ -48,6 +51,7 @@ use crate::report;
 use crate::settings;
 use crate::stream;
 use crate::task::{CollectiveTask, Task, TurnWatch, drive};
+use crate::window::{Mapped, Signals};
 use crate::{sched, trace};
 use birth::Lineage;
 use coordinator_lite::{Cancel, Secret, Server, UniqueId};
@@ -79,6 +83,7 @@ pub struct Communicator {
     thread: u64,
     /// For communicators that are made from this one.
     lineage: Lineage,
+    signals: Signals,
 }
 
 /// A rendezvous hosted by this process, and the id by which others join it.
@@ -185,7 +190,8 @@ impl Communicator {
         let shared = Shared { segment, rank, nranks, job, config, engine, mail, health, entry, cause };
         let thread = registry::thread();
         let lineage = Lineage::new(cores, rank, nranks);
-        Self { shared: Arc::new(shared), calls, transport, thread, lineage }
+        let signals = Signals::default();
+        Self { shared: Arc::new(shared), calls, transport, thread, lineage, signals }
     }
 
     /// Tells the scheduler what the calling thread is: the one that communicates.
@@ -304,6 +310,23 @@ impl Communicator {
             self.thread = thread;
             self.shared.entry.take();
         }
+    }
+
+    /// The random number that names this communicator, the same on all ranks.
+    pub(crate) fn job(&self) -> u64 {
+        self.shared.job
+    }
+
+    /// Adds a window that every rank adds now; its number.
+    pub(crate) fn add_window(&mut self, window: Arc<Mapped>) -> Result<usize, Error> {
+        let shared = Arc::clone(&self.shared);
+        Ok(self.engine()?.add_window(window, &shared.config))
+    }
+
+    /// Takes a window back, as every rank does now.
+    pub(crate) fn remove_window(&mut self, number: usize) -> Result<(), Error> {
+        self.engine()?.notices.remove(number);
+        Ok(())
     }
 
     /// The engine for a call that has no error to return: when queued operations do not end in time, which ends the

@@ -262,7 +262,7 @@ impl Communicator {
         Ok(unsafe { RecvTask::new(Arc::clone(&self.shared), from, letter, buffer) })
     }
 
-    fn peer(&self, rank: usize, call: &'static str) -> Result<u32, Error> {
+    pub(crate) fn peer(&self, rank: usize, call: &'static str) -> Result<u32, Error> {
         if rank >= self.nranks() {
             let what = format!("there is no rank {rank}: there are {}", self.nranks());
             return Err(self.argument(call, what));

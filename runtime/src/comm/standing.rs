@@ -16,7 +16,9 @@ const NAMED: usize = 8;
 /// What the ranks other than `rank` that have not done with `stage` are doing, stopped ones first, if there are any.
 pub(super) fn standing(segment: &Segment, peers: &Peers, rank: u32, stage: Stage) -> Option<String> {
     let needed = |other: u32| match stage {
-        Stage::Send { to: peer } | Stage::Recv { from: Some(peer) } => other == peer,
+        Stage::Send { to: peer } | Stage::Recv { from: Some(peer) } | Stage::Signal { from: peer } => {
+            other == peer
+        }
         Stage::Recv { from: None } | Stage::Join | Stage::Turn | Stage::Operation(_) | Stage::Finalize(_) => {
             true
         }
@@ -130,6 +132,7 @@ pub(super) fn quiet(segment: &Segment, rank: u32, stage: Stage, time: Duration) 
     let missing = match stage {
         Stage::Send { .. } => "has not received",
         Stage::Recv { .. } => "has not sent",
+        Stage::Signal { .. } => "has not signalled",
         Stage::Operation(_) | Stage::Finalize(_) | Stage::Join | Stage::Turn => "has not gone on",
     };
     Some(format!("suspected: rank {rank} {missing} for {time:.1?}: it {place}"))

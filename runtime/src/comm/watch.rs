@@ -134,6 +134,20 @@ impl Watch {
         self.check_order(shared, duty, awaits, true)
     }
 
+    /// Called before each sleep in a wait for signals of rank `from`.
+    #[cold]
+    pub(crate) fn check_signal(&mut self, shared: &Shared, duty: Duty, from: u32) -> Result<(), Error> {
+        self.check_time(shared, duty, Duration::ZERO)?;
+        let gone = shared.health().check_peers(&shared.segment, from..from + 1)?;
+        // What it told before it ended is here, but this rank last looked before it knew of the end.
+        if gone.is_some() && gone == self.suspect {
+            return Err(shared.health().tell_gone(&shared.segment, from, 0));
+        }
+        self.suspect = gone;
+        self.suspect_something(shared, duty, from);
+        Ok(())
+    }
+
     fn check_time(&mut self, shared: &Shared, duty: Duty, waited: Duration) -> Result<(), Error> {
         let begun = *self.begun.get_or_insert_with(|| now() - waited);
         if now() - begun >= duty.limit {
@@ -152,7 +166,7 @@ impl Watch {
     fn check_order(&mut self, shared: &Shared, duty: Duty, awaits: u32, is_task: bool) -> Result<(), Error> {
         let (call, seqno) = match duty.stage {
             Stage::Send { .. } => (Call::Send, 0),
-            Stage::Recv { .. } => (Call::Recv, 0),
+            Stage::Recv { .. } | Stage::Signal { .. } => (Call::Recv, 0),
             Stage::Finalize(seqno) => (Call::Finalize, seqno),
             Stage::Operation(_) | Stage::Join | Stage::Turn => (Call::Collective, duty.stage.seqno()),
         };

@@ -5,6 +5,7 @@
 //! [`Group`](crate::Group) and the drivers of [`Stream`](crate::Stream)s poll many operations in turn.
 
 mod exchange;
+mod peers;
 mod primitive;
 
 use crate::plan::{Plan, Prim};
@@ -37,6 +38,9 @@ pub(crate) struct Operation<'a> {
     pub(crate) buffers: Buffers,
     /// What its messages are marked with: others do not arrive.
     pub(crate) stamp: Stamp,
+    /// Where every rank's buffers are mapped here, if the plan reads and writes them there: as [`Buffers`] says, from
+    /// when the operation begins until its last message.
+    pub(crate) peers: &'a [Buffers],
 }
 
 /// What a poll achieved.

@@ -19,6 +19,7 @@ mod select;
 mod slice;
 mod two_shot;
 mod wires;
+mod zero_copy;
 
 pub(crate) use blocks::Counts;
 pub(crate) use call::Call;
@@ -26,12 +27,13 @@ pub use call::Kind;
 pub use nccl::NcclCut;
 pub(crate) use primitive::{Own, Prim, Recv, Send, Turn};
 pub use select::{Algorithm, Choice};
-pub(crate) use select::{Limits, select};
+pub(crate) use select::{Limits, select, without_copies};
 pub(crate) use slice::{Span, Stretch};
 pub(crate) use wires::Wires;
 
 use blocks::Cut;
 use ring::Seat;
+use shmring::Protocol;
 use slice::{Channels, Chunks, Strides};
 use std::sync::Arc;
 
@@ -122,6 +124,7 @@ impl Plan {
         let span = self.channels.span(channel);
         let chunks = Chunks::new(span, self.chunk);
         match (self.call.kind, self.choice.algorithm) {
+            (kind, Algorithm::ZeroCopy) => self.other_prim(kind, Algorithm::ZeroCopy, chunks, index),
             (Kind::AllReduce, Algorithm::Flat) => flat::all_reduce(chunks, index),
             (Kind::AllReduce, Algorithm::TwoShot) => {
                 two_shot::prim(chunks, index, self.rank, self.nranks, self.grain())
@@ -142,6 +145,7 @@ impl Plan {
         let Self { rank, nranks, window, .. } = *self;
         let cut = Cut { call: &self.call, chunks, rank, nranks, window };
         match (kind, algorithm) {
+            (_, Algorithm::ZeroCopy) => zero_copy::prim(cut, index, self.grain()),
             (Kind::AllReduce | Kind::Barrier, _) => None,
             (Kind::Broadcast { root }, Algorithm::Ring) => ring::broadcast(chunks, index, self.seat(), root),
             (Kind::Broadcast { root }, _) => broadcast::prim(chunks, index, rank, root),
@@ -173,6 +177,17 @@ impl Plan {
         self.call.kind != Kind::AllToAll || self.window == self.nranks
     }
 
+    /// Bytes of the longest message in lines; 0 where none has any.
+    #[inline]
+    pub(crate) fn line_bytes(&self) -> usize {
+        match self.choice.protocol {
+            Protocol::Ll | Protocol::Ll128 if self.choice.algorithm != Algorithm::ZeroCopy => {
+                self.choice.chunk_bytes
+            }
+            _ => 0,
+        }
+    }
+
     /// How a ring's all-reduce goes through a channel's span.
     fn strides(&self, span: Span) -> Strides {
         let (ranks, message) = (self.nranks as usize, self.chunk);
@@ -200,8 +215,10 @@ impl Plan {
 /// Whether one message carries a chunk of several ranks' blocks.
 fn shares_messages(kind: Kind, algorithm: Algorithm) -> bool {
     match kind {
-        Kind::ReduceScatter | Kind::ReduceScatterV => algorithm != Algorithm::Ring,
-        Kind::AllToAll | Kind::Scatter { .. } => true,
+        Kind::ReduceScatter | Kind::ReduceScatterV => {
+            !matches!(algorithm, Algorithm::Ring | Algorithm::ZeroCopy)
+        }
+        Kind::AllToAll | Kind::Scatter { .. } => algorithm != Algorithm::ZeroCopy,
         _ => false,
     }
 }

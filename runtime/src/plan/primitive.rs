@@ -23,6 +23,10 @@ pub(crate) enum Recv {
     AllPairs,
     /// From the rank that has this turn on a piece of the relay.
     Relay(Turn),
+    /// Nothing: what one rank has is read where that rank has it, `Prim::part` elements into its input.
+    Peer(u32),
+    /// Nothing: what every rank has, this one included, is read there.
+    Peers,
 }
 
 /// Where a primitive sends.
@@ -37,6 +41,8 @@ pub(crate) enum Send {
     Relay(Turn),
     /// Nothing but the news that this rank needs the relay's oldest block no more.
     Finish,
+    /// Nothing: the result is stored in every rank's output.
+    Peers,
 }
 
 /// A turn on a piece of a relay. Piece `q` begins with rank `q`, and goes to the next rank with each turn.
@@ -141,6 +147,12 @@ impl Prim {
     /// Reduces a message with own input into the output and sends the result, which is final.
     pub(crate) fn recv_reduce_copy_send(recv: Recv, span: Span, send: Send) -> Self {
         Self { send, ..Self::recv_reduce_copy(recv, span) }
+    }
+
+    /// Reduces `from` of every rank's input into `to` of the own output or, if it is sent to all, of every rank's.
+    pub(crate) fn reduce_peers(from: Span, to: Span, send: Send) -> Self {
+        let (part, len) = (from.at, from.len);
+        Self { recv: Recv::Peers, part, dst: Some(to), send, len, last: true, ..Self::NOTHING }
     }
 
     /// The same, out of messages of `message` elements from element `part` on.

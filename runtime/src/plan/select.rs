@@ -3,8 +3,9 @@
 //! The limits were measured with `ringccl perf`, see `docs/benchmarks.md`. Everything here depends only on
 //! the arguments and on settings that all ranks share, so all ranks choose alike.
 
-use super::{Call, Kind, NcclCut, shares_messages};
+use super::{Call, Kind, NcclCut, shares_messages, zero_copy};
 use crate::config::Config;
+use crate::reduce::ReduceOp;
 use shmring::Protocol;
 
 /// How the host plan moves data.
@@ -18,10 +19,13 @@ pub enum Algorithm {
     Ring,
     /// Each rank adds to pieces of shared memory that go round.
     Relay,
+    /// Ranks read each other's registered memory, and of an all-reduce write to it. Not to be asked for: it is what
+    /// large operations do where all buffers are registered.
+    ZeroCopy,
 }
 
 impl Algorithm {
-    /// All algorithms.
+    /// All algorithms that can be asked for.
     pub const ALL: [Self; 4] = [Self::Flat, Self::TwoShot, Self::Ring, Self::Relay];
 
     /// Name in reports, settings and `perf`.
@@ -31,6 +35,7 @@ impl Algorithm {
             Self::TwoShot => "twoshot",
             Self::Ring => "ring",
             Self::Relay => "relay",
+            Self::ZeroCopy => "zerocopy",
         }
     }
 
@@ -77,6 +82,11 @@ const LL_BYTES: usize = 56;
 /// costs more than the counter's cache line (2 KiB: 1.6 times at 2 ranks, 1.3 at 8).
 const LL128_BYTES: usize = 480;
 
+/// Least bytes of an operation whose ranks tell each other whether all buffers are registered.
+const ZERO_COPY_BYTES: usize = 64 << 10;
+/// What is read at a time: between two chunks a rank looks after its other operations.
+const ZERO_COPY_CHUNK: usize = 256 << 10;
+
 pub(crate) fn select(call: &Call, config: &Config, limits: &Limits) -> Choice {
     let n = limits.nranks as usize;
     let nccl = config.nccl_cut().filter(|_| call.kind.reduces());
@@ -112,6 +122,26 @@ pub(crate) fn select(call: &Call, config: &Config, limits: &Limits) -> Choice {
         None => (bytes / chunk_bytes.max(1)).clamp(least, most),
     };
     Choice { algorithm, protocol, channels: channels as u32, chunk_bytes, nccl }
+}
+
+/// How a call runs whose buffers are all registered, if that is faster than any other way.
+pub(crate) fn without_copies(call: &Call, config: &Config, nranks: u32) -> Option<Choice> {
+    // A factor is of each rank's own input, which the others would have to apply.
+    let scales = call.kind.reduces()
+        && match call.op {
+            ReduceOp::PreMulSum(_) => true,
+            ReduceOp::Avg => call.dtype.is_float(),
+            _ => false,
+        };
+    let follows_nccl = call.kind.reduces() && config.nccl_cut().is_some();
+    let may = zero_copy::has(call.kind) && !scales && !follows_nccl && config.algorithm.is_none();
+    (may && call.bytes(nranks) >= ZERO_COPY_BYTES).then_some(Choice {
+        algorithm: Algorithm::ZeroCopy,
+        protocol: Protocol::Ll,
+        channels: 1,
+        chunk_bytes: ZERO_COPY_CHUNK,
+        nccl: None,
+    })
 }
 
 /// The algorithm that is asked for, where the kind has it, or the best known one.
@@ -158,7 +188,7 @@ fn capacity(kind: Kind, algorithm: Algorithm, limits: &Limits) -> [usize; 3] {
         (Kind::Reduce { .. }, Algorithm::TwoShot) => {
             std::array::from_fn(|p| limits.fan[p].min((limits.pair[p] / 64 * 64).saturating_mul(n)))
         }
-        (_, Algorithm::Flat | Algorithm::TwoShot | Algorithm::Relay) => limits.fan,
+        (_, Algorithm::Flat | Algorithm::TwoShot | Algorithm::Relay | Algorithm::ZeroCopy) => limits.fan,
     }
 }
 
@@ -206,7 +236,7 @@ fn chunk(
         Algorithm::Relay => {
             bytes.div_ceil(2 * n).next_multiple_of(64).clamp((16 << 10).min(capacity), capacity)
         }
-        Algorithm::Flat | Algorithm::Ring => config.chunk_bytes,
+        Algorithm::Flat | Algorithm::Ring | Algorithm::ZeroCopy => config.chunk_bytes,
     };
     wanted.min(capacity).max(8)
 }

@@ -178,6 +178,16 @@ impl Chunks {
         Self { span, chunk }
     }
 
+    /// Chunks as long, of another span.
+    pub(crate) fn of(self, span: Span) -> Self {
+        Self { span, ..self }
+    }
+
+    /// What is cut.
+    pub(crate) fn whole(&self) -> Span {
+        self.span
+    }
+
     /// Number of chunks.
     pub(crate) fn count(&self) -> u64 {
         self.span.len.div_ceil(self.chunk) as u64

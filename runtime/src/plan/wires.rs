@@ -6,6 +6,7 @@
 //! | gather, flat reduce | no | from every other rank to the root |
 //! | two-shot reduce | yes | from every other rank to the root |
 //! | relay all-reduce | no, the relay | none |
+//! | zero copy | yes, for the barrier behind it | none |
 //! | ring | no | to the next rank, from the previous one; none into the rank that begins a chain |
 
 use super::ring::Seat;
@@ -51,6 +52,7 @@ impl Wires {
     pub(super) fn new(kind: Kind, algorithm: Algorithm, seat: Seat<'_>) -> Self {
         let (rank, next, prev) = (seat.rank, seat.next_rank(), seat.prev_rank());
         match (kind, algorithm) {
+            (_, Algorithm::ZeroCopy) => Self::FAN,
             (Kind::Gather { root }, _) | (Kind::Reduce { root }, Algorithm::Flat) => {
                 Self { fan: false, ..Self::into_root(rank, root) }
             }

@@ -3,7 +3,7 @@
 //! ```text
 //! 0            4096                  members end (page)      fan rings end
 //! | header     | member records ... | fan ring (ch 0, rank 0), ... | pair ring (ch 0, 0 -> 0), ... |
-//! | mail ring (0 -> 0), (0 -> 1), ... | relay (ch 0), (ch 1), ... |                       end (page)
+//! | mail ring (0 -> 0), (0 -> 1), ... | relay (ch 0), (ch 1), ... | signals to 0, 1, ... |    end (page)
 //! ```
 //!
 //! Every offset follows from the [`Geometry`], which each process computes or validates once and keeps
@@ -27,7 +27,7 @@ use crate::error::Error;
 /// `RINGCCL1`, little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"RINGCCL1");
 /// Version of the layout in this module; changed with every change of it.
-pub const LAYOUT_VERSION: u64 = 4;
+pub const LAYOUT_VERSION: u64 = 5;
 /// Segments and their parts start and end on this boundary.
 pub const PAGE: u64 = 4096;
 /// Most members of one segment.
@@ -149,6 +149,21 @@ impl Geometry {
 
     /// Length of the sparse file.
     pub fn total_bytes(&self) -> u64 {
+        self.relays_end() + u64::from(self.members) * self.signals_bytes()
+    }
+
+    /// Offset of the signals to `destination`: a counter for each member that sends some.
+    pub fn signals_offset(&self, destination: u32) -> u64 {
+        assert!(destination < self.members, "signals to {destination} of {}", self.members);
+        self.relays_end() + u64::from(destination) * self.signals_bytes()
+    }
+
+    /// Bytes of the signals to one member.
+    pub fn signals_bytes(&self) -> u64 {
+        (u64::from(self.members) * 8).next_multiple_of(PAGE)
+    }
+
+    fn relays_end(&self) -> u64 {
         self.mails_end() + u64::from(self.channels) * self.relay().total_bytes()
     }
 
@@ -245,6 +260,9 @@ mod tests {
         }
         for c in 0..g.channels {
             parts.push((g.relay_offset(c), g.relay().total_bytes()));
+        }
+        for d in 0..g.members {
+            parts.push((g.signals_offset(d), g.signals_bytes()));
         }
         parts.sort_unstable();
         for pair in parts.windows(2) {

@@ -18,7 +18,7 @@ pub use name::{SegmentName, process_start_time, remove_stale};
 use crate::error::Error;
 use crate::layout::{Geometry, MemberRecord, MemberState, RingGeometry, SegmentHeader};
 use crate::ring::{Receiver, Relay, RelayMemory, RingMemory, Sender};
-use crate::sync::Ordering;
+use crate::sync::{AtomicU64, Ordering};
 use mapping::Mapping;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -262,6 +262,22 @@ impl Segment {
             )
         };
         Relay::attach(memory, self.member)
+    }
+
+    /// The counters of signals to `destination`, one of each member, which only that member counts up; commits them.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`].
+    ///
+    /// # Panics
+    /// If there is no such member.
+    pub fn signals(&self, destination: u32) -> Result<&[AtomicU64], Error> {
+        let (offset, bytes) = (self.geometry.signals_offset(destination), self.geometry.signals_bytes());
+        self.mapping.commit(offset, bytes)?;
+        let first = self.mapping.at::<AtomicU64>(offset).as_ptr();
+        // SAFETY: the range follows from the validated geometry, so it is aligned and inside the mapping; it was
+        // committed just now, holds only atomics, and the mapping lives for as long as this view of it.
+        Ok(unsafe { std::slice::from_raw_parts(first, self.geometry.members as usize) })
     }
 
     /// Commits the Simple slots of a mail ring: needed by each end before its first Simple message.

@@ -81,6 +81,27 @@ impl Machine {
         }
     }
 
+    /// What another rank reads of the input.
+    fn read(&self, at: usize, len: usize) -> Vec<Elem> {
+        assert!(at + len <= self.plan.input, "{at} + {len} is outside the input");
+        self.memory[self.input + at..][..len].to_vec()
+    }
+
+    fn store(&mut self, span: Span, elements: &[Elem]) {
+        assert!(span.end() <= self.plan.output, "{span:?} is outside the output");
+        self.memory[self.output + span.at..self.output + span.end()].copy_from_slice(elements);
+    }
+
+    /// Once the operation is over for this rank, its program may change the input.
+    fn forget_input(&mut self) {
+        let is_over =
+            (0..self.index.len()).all(|channel| self.plan.prim(channel, self.index[channel]).is_none());
+        let output = self.output..self.output + self.plan.output;
+        for at in (self.input..self.input + self.plan.input).filter(|at| is_over && !output.contains(at)) {
+            self.memory[at] = POISON;
+        }
+    }
+
     /// The rank's own input that a primitive uses.
     fn own(&self, own: Own, rank: u32) -> Vec<Elem> {
         let read = |span: Span| {
@@ -171,14 +192,14 @@ impl Rings {
 fn ends(prim: &Prim, rank: u32, n: u32) -> [Vec<(u32, bool)>; 2] {
     let others = |fan: bool| (0..n).filter(|r| *r != rank).map(|r| (r, fan)).collect();
     let sources = match prim.recv {
-        Recv::None | Recv::Relay(_) => vec![],
+        Recv::None | Recv::Relay(_) | Recv::Peer(_) | Recv::Peers => vec![],
         Recv::Pair(from) => vec![(from, false)],
         Recv::From(from) => vec![(from, true)],
         Recv::All => others(true),
         Recv::AllPairs => others(false),
     };
     let targets = match prim.send {
-        Send::None | Send::Relay(_) | Send::Finish => vec![],
+        Send::None | Send::Relay(_) | Send::Finish | Send::Peers => vec![],
         Send::Pair(to) => vec![(to, false)],
         Send::Fan => others(true),
     };
@@ -186,7 +207,8 @@ fn ends(prim: &Prim, rank: u32, n: u32) -> [Vec<(u32, bool)>; 2] {
 }
 
 /// Runs the next primitive of `rank` on `channel`; false if it must wait.
-fn step(machine: &mut Machine, rings: &mut Rings, rank: u32, n: u32, channel: usize) -> bool {
+fn step(machines: &mut [Machine], rings: &mut Rings, rank: u32, n: u32, channel: usize) -> bool {
+    let machine = &mut machines[rank as usize];
     let Some(prim) = machine.plan.prim(channel, machine.index[channel]) else { return false };
     let [sources, targets] = ends(&prim, rank, n);
     let slots = |fan: bool| if fan { 4 } else { 8 };
@@ -211,6 +233,11 @@ fn step(machine: &mut Machine, rings: &mut Rings, rank: u32, n: u32, channel: us
         assert_eq!(content.len(), prim.message, "rank {rank} expects another length in piece {piece}");
         parts.push((0, content.clone()));
     }
+    for peer in peers(&prim, n) {
+        let read = machines[peer as usize].read(prim.part, prim.len);
+        parts.push((peer, read));
+    }
+    let machine = &mut machines[rank as usize];
     // As the executor: in rank order from all, the received value first from one.
     parts.extend(own.map(|own| (if ordered { rank } else { n }, own)));
     if ordered {
@@ -225,8 +252,12 @@ fn step(machine: &mut Machine, rings: &mut Rings, rank: u32, n: u32, channel: us
     assert!(!prim.last || result.iter().all(|e| e.set == (1 << n) - 1), "`last` on an unfinished sum");
     if let Some(span) = prim.dst {
         assert!(span.end() <= machine.plan.output && span.len == prim.len, "{prim:?} stores elsewhere");
-        machine.memory[machine.output + span.at..machine.output + span.end()].copy_from_slice(&result);
+        match prim.send {
+            Send::Peers => machines.iter_mut().for_each(|machine| machine.store(span, &result)),
+            _ => machine.store(span, &result),
+        }
     }
+    let machine = &mut machines[rank as usize];
     let largest = machine.plan.choice.chunk_bytes / machine.plan.call.dtype.size_bytes();
     for (to, fan) in targets {
         assert!(result.len() <= largest, "{prim:?} does not fit");
@@ -238,7 +269,17 @@ fn step(machine: &mut Machine, rings: &mut Rings, rank: u32, n: u32, channel: us
         relay.take(&prim, rank, n, &result);
     }
     machine.index[channel] += 1;
+    machine.forget_input();
     true
+}
+
+/// The ranks whose inputs a primitive reads where they are.
+fn peers(prim: &Prim, n: u32) -> std::ops::Range<u32> {
+    match prim.recv {
+        Recv::Peer(peer) => peer..peer + 1,
+        Recv::Peers => 0..n,
+        _ => 0..0,
+    }
 }
 
 /// Runs all ranks, in an order drawn from `seed`, until nothing moves; returns their outputs.
@@ -268,7 +309,7 @@ pub(super) fn run_plans(plans: Vec<Plan>, place: Place, seed: u64) -> Vec<Vec<El
         while !turns.is_empty() {
             let (rank, channel) = turns.swap_remove(draw(turns.len()));
             for _ in 0..=draw(4) {
-                moved |= step(&mut machines[rank as usize], &mut rings, rank, n, channel);
+                moved |= step(&mut machines, &mut rings, rank, n, channel);
             }
         }
     }
