@@ -2,7 +2,7 @@
 """RingCCL against chosen peers in one interleaved run; a table of paired ratios, or the verdict on the targets.
 
   compare.py [--peers gloo,impi,...] [--ops allreduce] [--ranks 2,4,8] [--sizes 8,...] [--rounds 5]
-             [--out rows.jsonl] [--csv benches/record/MACHINE/DATE.csv] [--targets]
+             [--out rows.jsonl] [--csv benches/record/MACHINE/DATE.csv] [--targets | --named]
 
 A round launches every library once, briefly, on the same few points, one right after the other, and every other
 round in the opposite order: what slows the machine for a while slows both sides of a pair. A ratio is ours / peer of
@@ -11,12 +11,33 @@ time and CPU time per operation of all ranks. Peers without an out-of-place all-
 ~ marks points during which other programs took CPU time, ! wrong results: neither proves anything.
 
 --targets prints for each point whether the project's targets hold, and exits with 1 if any does not.
+
+--named measures the named points instead of ops x ranks x sizes (what `cargo xtask bench --peers` does), and prints
+for each which peer is fastest and where we lose, the geometric mean, and whether the targets of large and of
+registered buffers hold; exits with 1 if we lose anywhere.
 """
-import argparse, csv, json, os, signal, statistics, subprocess, sys, time
+import argparse, csv, json, math, os, signal, statistics, subprocess, sys, time
 from run import CPUS, HERE, PEERS, QUIET, measure, missing, op_for, points_of, size_name
 
 RIVALS = "gloo,openmpi,mpich-tuned,impi,oneccl"
 FIELDS = "date machine cores kernel compiler commit peer op ranks bytes median_us p99_us cpu_us ok".split()
+
+
+K64, M1, M64 = 64 << 10, 1 << 20, 64 << 20
+# Time at 64 MiB / Intel MPI's, at most: {(op, ranks): limit}; of registered buffers / Intel MPI's on private ones.
+LARGE = {("allreduce", 2): 0.6, ("allreduce", 4): 0.6, ("allreduce", 8): 0.6, ("allgather", 8): 0.45,
+         ("reducescatter", 8): 0.55, ("alltoall", 8): 0.85, ("broadcast", 8): 0.9, ("sendrecv", 2): 0.9}
+REGISTERED = {"impi": 0.4, "ringccl": 0.6}
+
+
+def named_points(n):
+    """The named points of n ranks: what programs do most, at the sizes where something else decides each time."""
+    out = [("allreduce", b) for b in (8, K64, M1, M64)] + [("barrier", 0)]
+    if n == 2:
+        out += [("sendrecv", b) for b in (8, K64, M1, M64)]
+    if n != 4:
+        out += [(op, b) for op in ("allgather", "reducescatter", "alltoall", "broadcast") for b in (8, K64, M1, M64)]
+    return out
 
 
 class Points(dict):
@@ -50,12 +71,11 @@ class Points(dict):
 
 def run(points, a, out):
     """Measures all rounds into `points`, each row also written to `out`."""
-    asked = points_of(a.ops, a.sizes)
-    groups = [asked[i:i + a.per_launch] for i in range(0, len(asked), a.per_launch)]
     skip = set()  # (peer, ranks, op, bytes) not worth another round
     for round_ in range(a.rounds):
         for n in a.ranks:
-            for group in groups:
+            asked = named_points(n) if a.named else points_of(a.ops, a.sizes)
+            for group in [asked[i:i + a.per_launch] for i in range(0, len(asked), a.per_launch)]:
                 for peer in a.all if round_ % 2 == 0 else a.all[::-1]:
                     todo = [p for p in group if (peer, n, *p) not in skip]
                     stand_in = [(op_for(peer, op), b) for op, b in todo]
@@ -136,6 +156,42 @@ def verdict(points, ours, rivals):
     return total > 0 and kept == total
 
 
+def named(points, ours, rivals):
+    """Prints who is fastest at each named point and what follows from it; True if we are everywhere."""
+    lost, large = [], []
+    print("| op | ranks | size | best peer | ours / best | spread |\n|---|---|---|---|---|---|")
+    for key in sorted(points):
+        op, n, b = key
+        found = {p: r for p in rivals if p != "ringccl-registered" and (r := points.ratios(key, ours, p))}
+        if not found:
+            lost.append(f"{op} {size_name(b)} at {n} ranks: nothing measured")
+            continue
+        best = max(found, key=lambda p: statistics.median(found[p]))
+        ratio = statistics.median(found[best])
+        if ratio >= 1 or points.wrong(key, ours):
+            why = "wrong results" if points.wrong(key, ours) else f"{ratio:.2f} of {best}"
+            lost.append(f"{op} {size_name(b)} at {n} ranks: {why}")
+        if b >= K64:
+            large.append(ratio)
+        print(f"| {op} | {n} | {size_name(b)} | {best} | {ratio:.2f} | {found[best][0]:.2f}..{found[best][-1]:.2f} |"
+              + " disturbed" * points.noisy(key))
+    mean = math.exp(-statistics.fmean(map(math.log, large))) if large else 0
+    print(f"\ngeometric mean of best peer's time / ours from 64 KiB up: {mean:.2f} (target 1.5)")
+    for (op, n), limit in LARGE.items():
+        if r := points.ratios((op, n, M64), ours, "impi"):
+            held = "holds" if (got := statistics.median(r)) <= limit else "FAILS"
+            print(f"{op} 64 MiB at {n} ranks, of Intel MPI's time: {got:.2f} (at most {limit}) {held}")
+    for n in (2, 4, 8):
+        for other, limit in REGISTERED.items():
+            if r := points.ratios(("allreduce", n, M64), "ringccl-registered", other):
+                held = "holds" if (got := statistics.median(r)) <= limit else "FAILS"
+                print(f"allreduce 64 MiB at {n} ranks on registered memory, of {other}'s time: {got:.2f} "
+                      f"(at most {limit}) {held}")
+    print(f"\nslower than a peer, or not shown to be faster, at {len(lost)} of {len(points)} points")
+    print(*(f"- {text}" for text in lost), sep="\n")
+    return not lost
+
+
 def said(*cmd):
     """First line that a command prints; empty if it cannot."""
     try:
@@ -182,6 +238,7 @@ def arguments():
     a.add_argument("--out", default=os.devnull, help="append the raw rows here, as JSON lines")
     a.add_argument("--csv", help="append the medians here")
     a.add_argument("--targets", action="store_true", help="say which targets hold")
+    a.add_argument("--named", action="store_true", help="measure the named points, and say where we lose")
     a = a.parse_args()
     a.rivals = [p for p in a.peers.split(",") if p != a.ours]
     if unknown := set(a.rivals) - set(PEERS):
@@ -201,6 +258,9 @@ def main():
     print(*table(points, a.ours, a.rivals), sep="\n")
     if a.csv:
         write_csv(a.csv, points)
+    if a.named:
+        print()
+        sys.exit(not named(points, a.ours, a.rivals))
     if a.targets:
         print()
         sys.exit(not verdict(points, a.ours, a.rivals))

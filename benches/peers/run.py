@@ -50,6 +50,7 @@ IMPI = dict(PATH=f"{v('impi')}/bin:" + os.environ["PATH"], LD_LIBRARY_PATH=f"{v(
 CCL = dict(IMPI, LD_LIBRARY_PATH=f"{v('impi')}/lib:{v('ccl')}/lib", CCL_ROOT=v("ccl"), CCL_LOG_LEVEL="error")
 PEERS = {  # name: (command of n ranks, environment)
     "ringccl": (ringccl, {}),
+    "ringccl-registered": (ringccl, dict(BENCH_MEMORY="registered")),  # buffers in registered memory: zero copy
     "gloo": (gloo, dict(GLOO_SOCKET_IFNAME="lo")),
     "openmpi": (ompi, {}),
     "openmpi-yield": (lambda n: ompi(n, "--mca", "mpi_yield_when_idle", "1"), {}),
@@ -89,7 +90,7 @@ def missing(peer):
     program = PEERS[peer][0](2)
     lacks = [f for f in program if f.startswith("/") and not os.path.exists(f)]
     if lacks:
-        remedy = "cargo build --release, or set RINGCCL_BIN" if peer == "ringccl" else "setup.sh installs the peers"
+        remedy = "cargo build --release, or set RINGCCL_BIN" if peer.startswith("ringccl") else "setup.sh installs the peers"
         return f"{peer}: {lacks[0]} is not there: {remedy}"
 
 

@@ -1,6 +1,6 @@
 """python3 -m unittest discover -s benches/peers"""
-import csv, os, tempfile, unittest
-from compare import FIELDS, Points, targets, write_csv
+import contextlib, csv, io, os, tempfile, unittest
+from compare import FIELDS, Points, named, named_points, targets, write_csv
 from run import op_for, points_of, row_of
 
 
@@ -31,6 +31,33 @@ class Ratios(unittest.TestCase):
         p.add(0, "gloo", "allreduce", dict(ranks=2, bytes=8, ok=False, note="timeout"))
         key = ("allreduce", 2, 8)
         self.assertEqual((p.ratios(key, "ringccl", "gloo"), p.median(key, "gloo", "median_us")), ([], None))
+
+
+class Named(unittest.TestCase):
+    def test_losing_shows(self):
+        """Proves that one slower point, one wrong and one that no peer measured are each told, and fail the run."""
+        for p in (points(2, 1 << 20, ringccl=[1.1, 1.2], gloo=[2, 2], impi=[1, 1]),
+                  points(2, 1 << 20, ok=False, ringccl=[1], gloo=[2], impi=[2]),
+                  points(2, 1 << 20, ringccl=[1])):
+            with contextlib.redirect_stdout(io.StringIO()) as out:
+                self.assertFalse(named(p, "ringccl", ["gloo", "impi"]))
+            self.assertIn("at 1 of 1 points", out.getvalue())
+
+    def test_winning_shows(self):
+        """Proves that the mean is of the best peers, that our own other memory is none, and that limits are told."""
+        p = points(2, 64 << 20, ringccl=[1, 1], gloo=[9, 9], impi=[4, 4], **{"ringccl-registered": [0.5, 0.7]})
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            self.assertTrue(named(p, "ringccl", ["ringccl-registered", "gloo", "impi"]))
+        for text in ("ours from 64 KiB up: 4.00", "Intel MPI's time: 0.25 (at most 0.6) holds",
+                     "of ringccl's time: 0.60 (at most 0.6) holds", "at 0 of 1 points"):
+            self.assertIn(text, out.getvalue())
+
+    def test_about_forty(self):
+        """Proves that every operation is among the named points, and every size of the all-reduce at every rank count."""
+        asked = [(op, n, b) for n in (2, 4, 8) for op, b in named_points(n)]
+        self.assertEqual(len(asked), 51)
+        self.assertEqual({op for op, _, _ in asked}, {"allreduce", "allgather", "reducescatter", "alltoall",
+                                                      "broadcast", "sendrecv", "barrier"})
 
 
 class Targets(unittest.TestCase):

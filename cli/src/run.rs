@@ -31,6 +31,9 @@ pub(crate) struct Args {
     /// Processor cores of the ranks' communicating threads: `even` gives each one core [default: none]
     #[arg(long, value_name = "HOW", value_parser = ["none", "even"])]
     bind: Option<String>,
+    /// The same as `--bind even`
+    #[arg(long, conflicts_with = "bind")]
+    pin: bool,
     /// Show output lines without the rank in front
     #[arg(long)]
     no_prefix: bool,
@@ -47,7 +50,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     let mut job = Job::new(args.command, place(ranks, cluster.as_ref()));
     job.prefix = !args.no_prefix;
     job.grace = args.grace;
-    if let Some(bind) = args.bind {
+    if let Some(bind) = args.bind.or_else(|| args.pin.then(|| "even".to_owned())) {
         job.env.push(("RINGCCL_BIND".into(), bind.into()));
     }
     if let Some(timeout) = args.timeout_start {

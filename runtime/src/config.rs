@@ -51,6 +51,8 @@ pub struct Config {
     pub ll128_buffer_bytes: Option<u64>,
     /// Which processor cores the ranks' communicating threads run on.
     pub bind: Bind,
+    /// Whether the scheduler is asked for anything: short slices where ranks share cores, and what `bind` says.
+    pub scheduling: bool,
     /// For tests: the point at which this rank is made to fail, as in `RINGCCL_FAIL_POINT`.
     pub fail_point: Option<String>,
 }
@@ -111,6 +113,7 @@ impl Config {
             shm_dir: "/dev/shm".into(),
             report: None,
             bind: Bind::None,
+            scheduling: true,
             fail_point: None,
         }
     }

@@ -52,7 +52,7 @@ mod group;
 mod mail;
 mod plan;
 pub mod report;
-mod sched;
+pub mod sched;
 pub mod settings;
 mod stream;
 mod task;

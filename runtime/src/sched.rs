@@ -40,6 +40,19 @@ pub(crate) fn ask_for_short_slice() {
     unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
 }
 
+/// Whether the kernel grants short slices. Asks on a thread of its own, which keeps nothing of it.
+pub fn grants_short_slices() -> bool {
+    let ask = || {
+        ask_for_short_slice();
+        let mut attr = SchedAttr::default();
+        let size = size_of::<SchedAttr>() as u32;
+        // SAFETY: as in `ask_for_short_slice`.
+        let got = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attr, size, 0) };
+        got == 0 && attr.runtime == SLICE.as_nanos() as u64
+    };
+    std::thread::spawn(ask).join().unwrap_or(false)
+}
+
 /// Binds this thread to one of the processor cores it may use: local rank `local_rank` of `local_ranks`,
 /// spread evenly. Does nothing if the set of cores cannot be read or changed.
 pub(crate) fn bind_evenly(local_rank: usize, local_ranks: usize) {

@@ -1,5 +1,6 @@
 //! Project commands, run as `cargo xtask COMMAND`.
 
+mod bench;
 mod conform;
 mod demo;
 mod fuzz;
@@ -47,6 +48,8 @@ enum Command {
     Kill(kill::Options),
     /// Every operation between processes against its definition: settings, types, reductions, shapes at random
     Conform(conform::Options),
+    /// RingCCL beside other libraries at the named points, in one interleaved run
+    Bench(bench::Options),
     /// Mixed operations of 8 ranks on communicators that come and go: no wrong byte, and nothing grows
     Soak(soak::Options),
 }
@@ -74,6 +77,7 @@ fn execute(command: &Command) -> anyhow::Result<()> {
         Command::Litmus(options) => litmus::run(options),
         Command::Kill(options) => kill::run(options),
         Command::Conform(options) => conform::run(options),
+        Command::Bench(options) => bench::run(options),
         Command::Soak(options) => soak::run(options),
     }
 }

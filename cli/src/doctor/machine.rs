@@ -25,6 +25,8 @@ pub(crate) struct Machine {
     pub(crate) open_files: Option<(u64, u64)>,
     pub(crate) io_uring: String,
     pub(crate) pidfd: String,
+    /// Whether the kernel grants short time slices to ranks that share cores.
+    pub(crate) short_slices: bool,
     /// Whether shared memory gets huge pages: the kernel's word for it.
     pub(crate) huge_pages: String,
 }
@@ -68,6 +70,7 @@ impl Machine {
             open_files: limit(Resource::RLIMIT_NOFILE),
             io_uring: io_uring(),
             pidfd: probe::pidfd().map_or_else(|cause| format!("missing: {cause}"), |()| "works".into()),
+            short_slices: ringccl::sched::grants_short_slices(),
             huge_pages: huge_pages(),
         }
     }

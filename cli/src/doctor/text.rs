@@ -82,6 +82,8 @@ fn machine(text: &mut String, report: &Report) {
     row("open files", limit(machine.open_files, count));
     row("io_uring", machine.io_uring.clone());
     row("pidfd", machine.pidfd.clone());
+    let slices = if machine.short_slices { "granted" } else { "not granted: Linux 6.12 and later do" };
+    row("short slices", slices.into());
     row("huge pages", format!("{} for shared memory", machine.huge_pages));
 }
 

@@ -196,6 +196,9 @@ impl Communicator {
 
     /// Tells the scheduler what the calling thread is: the one that communicates.
     pub(crate) fn claim_core(&self, cores: usize) {
+        if !self.shared.config.scheduling {
+            return;
+        }
         if self.shared.config.bind == Bind::Even {
             sched::bind_evenly(self.rank(), self.nranks());
         }

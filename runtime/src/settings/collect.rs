@@ -214,11 +214,13 @@ impl Collector<'_> {
 
     fn place(&mut self) {
         let bind = self.given(&table::BIND).map(|bind| bind.value);
+        let scheduling = self.given(&table::SCHED).is_none_or(|asks| asks.value);
         let dir = self.given(&table::SHM_DIR).map(|dir| dir.value);
         let report = self.given(&table::REPORT).map(|report| report.value);
         let fail_point = self.given(&table::FAIL_POINT).map(|point| point.value);
         let config = &mut self.to.config;
         config.bind = bind.unwrap_or_default();
+        config.scheduling = scheduling;
         config.shm_dir = dir.unwrap_or_else(|| std::mem::take(&mut config.shm_dir));
         config.report = report;
         config.fail_point = fail_point;

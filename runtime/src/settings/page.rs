@@ -139,7 +139,7 @@ For the ranks, `ringccl run` (`cli/src/run.rs`) sets, besides what is listed und
 | `GROUP_RANK` | number of the rank's node in the cluster file, from 0 |
 | `RINGCCL_CLUSTER_CONFIG` | absolute path of the cluster file, if there is one |
 | `RINGCCL_JOIN_TIMEOUT_MS` | from `--timeout-start`, if given |
-| `RINGCCL_BIND` | from `--bind`, if given; also by `ringccl perf` |
+| `RINGCCL_BIND` | from `--bind` or `--pin`, if given; also by `ringccl perf` |
 
 `--grace` and `--no-prefix` have no variable. `ringccl run` starts up to 4096 processes, of which a communicator can
 hold 1024.

@@ -143,7 +143,13 @@ settings! {
     /// Binding to cores.
     BIND: Bind = About { ranks: Ranks::Own, ..about(Group::Communicator, "`none`",
         "`even` binds each rank's communicating thread to one core", CONFIG) },
-        ["RINGCCL_BIND" OneOf(&[("none", Bind::None), ("even", Bind::Even)])];
+        ["RINGCCL_BIND" OneOf(&[("none", Bind::None), ("even", Bind::Even)]);
+         "RINGCCL_PIN" OneOf(&[("0", Bind::None), ("1", Bind::Even)]), "as `none` and `even`"];
+    /// Whether the scheduler is asked for anything.
+    SCHED: bool = About { ranks: Ranks::Own, ..about(Group::Communicator, "on",
+        "`0`: the scheduler is asked for nothing, neither for the short time slices that ranks get which share cores, \
+         nor for cores, whatever `RINGCCL_BIND` says", CONFIG) },
+        ["RINGCCL_SCHED" Switch];
     /// Where something is made to go wrong.
     FAIL_POINT: String = About { ranks: Ranks::Own, ..about(Group::Communicator, "none",
         "for tests: the point at which this rank dies or stops, and at which time of passing it; the points are in \

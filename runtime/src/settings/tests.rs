@@ -250,7 +250,8 @@ fn values_arrive() {
             ("RINGCCL_NUMERICS", "NCCL"),
             ("NCCL_LL_BUFFSIZE", "1000"),
             ("NCCL_LL128_BUFFSIZE", "20000"),
-            ("RINGCCL_BIND", "even"),
+            ("RINGCCL_PIN", "1"),
+            ("RINGCCL_SCHED", "0"),
             ("RINGCCL_FAIL_POINT", "op.sent@3:kill"),
         ],
     );
@@ -273,6 +274,7 @@ fn values_arrive() {
         shm_dir: "/tmp".into(),
         report: Some("r.json".into()),
         bind: crate::config::Bind::Even,
+        scheduling: false,
         fail_point: Some("op.sent@3:kill".into()),
     };
     assert_eq!(all, expected);
