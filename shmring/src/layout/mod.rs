@@ -44,8 +44,8 @@ const MAIL_SLOT_LEAST: u64 = 1 << 10;
 const RELAY_BLOCKS: u32 = 4;
 /// Largest piece of a relay.
 const RELAY_PIECE_BYTES: u32 = 256 << 10;
-/// What the pieces of one relay take at most, unless they are the least.
-pub const RELAY_BYTES: u64 = 64 << 20;
+/// What the pieces of all relays take at most, unless they are the least.
+pub const RELAY_BYTES: u64 = 32 << 20;
 /// Least bytes of a piece, where rings have such slots.
 const RELAY_PIECE_LEAST: u64 = 4 << 10;
 
@@ -128,9 +128,9 @@ impl Geometry {
     }
 
     /// Shape of the relay of a channel: pieces are not larger than the slots of the rings to all, and so small that all
-    /// of them stay within [`RELAY_BYTES`], unless there are very many members.
+    /// of them, on all channels, stay within [`RELAY_BYTES`], unless there are very many members.
     pub fn relay(&self) -> RelayGeometry {
-        let pieces = u64::from(self.members.max(1)) * u64::from(RELAY_BLOCKS);
+        let pieces = u64::from(self.members.max(1) * self.channels.max(1)) * u64::from(RELAY_BLOCKS);
         let each = (RELAY_BYTES / pieces / 64 * 64).max(RELAY_PIECE_LEAST);
         let piece_bytes = u64::from(self.fan.slot_bytes.min(RELAY_PIECE_BYTES)).min(each) as u32;
         RelayGeometry { members: self.members, blocks: RELAY_BLOCKS, piece_bytes }
