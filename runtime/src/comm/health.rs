@@ -57,6 +57,16 @@ impl Verdict {
         (kind << 32) | u64::from(rank + 1)
     }
 
+    /// Whether what was sent before a communicator ended so is still received: not where the program has asked for the
+    /// end, nor by the rank that has ended it itself.
+    fn leaves_messages(self, rank: u32) -> bool {
+        match self {
+            Self::Dead(_) | Self::Left(_) => true,
+            Self::Timeout(by) | Self::Failed(by) | Self::Mismatch(by) | Self::Order(by) => by != rank,
+            Self::Aborted(_) | Self::Revoked(_) => false,
+        }
+    }
+
     /// Reads the word back, whatever it holds: a rank that cannot be reads as the last one, a kind that does not
     /// exist as a failure.
     pub(crate) fn from_word(word: u64, nranks: u32) -> Self {
@@ -303,6 +313,26 @@ impl Health {
         None
     }
 
+    /// The error for a call that this rank makes too late as operation `seqno`, if another rank has called something
+    /// else there, and a later clash has ended the communicator.
+    pub(super) fn clash_of_late(
+        &self,
+        segment: &Segment,
+        word: u64,
+        (seqno, mine): (u64, Descriptor),
+    ) -> Option<Error> {
+        let Verdict::Mismatch(by) = Verdict::from_word(word, self.nranks()) else { return None };
+        if !Clash::read(segment.member_record(by), self.nranks()).is_after(seqno) {
+            return None;
+        }
+        let clash = (0..self.nranks()).filter(|rank| *rank != self.rank).find_map(|rank| {
+            let Record::Here(theirs) = segment.member_record(rank).journal.read(seqno) else { return None };
+            let calls = [Some(mine), Some(Descriptor::from_words(theirs))];
+            (theirs != mine.to_words()).then_some(Clash { seqno, ranks: [self.rank, rank], calls })
+        });
+        clash.map(|clash| clash.sorted().into_error(self.rank))
+    }
+
     /// The first of this rank's last calls that another rank has entered differently.
     ///
     /// Earlier operations count too: one that sends and does not wait, as a broadcast's root does, may have been a
@@ -371,6 +401,25 @@ impl Health {
     }
 }
 
+/// Whether messages that were sent before are still received in a communicator that has ended by `word`, or has not.
+pub(super) fn leaves_messages(segment: &Segment, word: u64) -> bool {
+    word == 0 || Verdict::from_word(word, segment.geometry().members).leaves_messages(segment.member())
+}
+
+/// Whether operation `seqno`, for which this rank needs messages of `needed`, can be done although the communicator has
+/// ended by `word`: they had all finished it, so it is this rank alone that is late.
+pub(super) fn was_sent_before(segment: &Segment, word: u64, seqno: u64, needed: Range<u32>) -> bool {
+    let (nranks, rank) = (segment.geometry().members, segment.member());
+    let verdict = Verdict::from_word(word, nranks);
+    // What ranks called differently is told to all of them.
+    let is_before = match verdict {
+        Verdict::Mismatch(by) => Clash::read(segment.member_record(by), nranks).is_after(seqno),
+        _ => true,
+    };
+    let mut others = needed.filter(|other| *other != rank);
+    is_before && verdict.leaves_messages(rank) && others.all(|other| has_finished(segment, other, seqno))
+}
+
 /// Whether a rank has finished operation `seqno`; then all its messages of it can be seen.
 fn has_finished(segment: &Segment, rank: u32, seqno: u64) -> bool {
     // ORDERING: Acquire pairs with the Release in `Communicator::run`.
@@ -400,7 +449,12 @@ pub(crate) fn explain(segment: &Segment, word: u64, health: &Health, seqno: u64)
             let record = segment.member_record(by);
             match Misfit::read(record, nranks) {
                 Some(misfit) => misfit.into_error(rank),
-                None => Clash::read(record, nranks).into_error(rank),
+                None => {
+                    let clash = Clash::read(record, nranks);
+                    // An earlier call of this rank that nobody has compared is what this rank must hear of.
+                    let own = health.compare_journals(segment, seqno).filter(|own| clash.is_after(own.seqno));
+                    own.map_or(clash, Clash::sorted).into_error(rank)
+                }
             }
         }
         Verdict::Order(by) => Tangle::read(segment.member_record(by)).into_error(rank),

@@ -50,6 +50,14 @@ impl Shared {
         self.segment.header().aborted()
     }
 
+    /// Whether messages that were sent before are still received: the communicator has not ended, or by what others did
+    /// or by a rank's death.
+    #[inline]
+    pub(crate) fn takes_messages(&self) -> bool {
+        let word = self.aborted();
+        word == 0 || health::leaves_messages(&self.segment, word)
+    }
+
     /// An error of a ring or the segment, as seen by this rank.
     pub(crate) fn segment_error(&self, cause: shmring::Error) -> Error {
         Error::Segment { rank: self.rank, cause }
@@ -90,7 +98,8 @@ impl Shared {
         if first {
             health.report_abort(&own);
         }
-        let own_stands = first || matches!(own, Error::PeerGone { .. } | Error::Timeout { .. });
+        let own_stands =
+            first || matches!(own, Error::PeerGone { .. } | Error::Timeout { .. } | Error::Mismatch { .. });
         let error = if own_stands { own } else { standing };
         health.let_cause_go_first(&error);
         error

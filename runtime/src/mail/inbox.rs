@@ -117,9 +117,10 @@ impl Inbox {
         self.matching.post(source, tag, desk)
     }
 
-    /// Removes a receive that is over. In a communicator that `has_ended` nobody gets its message.
+    /// Removes a receive that is over. In a communicator that `has_ended` nobody else gets the message that it has
+    /// found: it did not fit, or some of it was read, or will not come.
     pub(super) fn withdraw(&mut self, id: u64, has_ended: bool) {
-        if has_ended {
+        if has_ended && self.matching.message_of(id).is_some() {
             self.matching.complete(id);
         } else {
             self.matching.withdraw(id);
@@ -347,7 +348,8 @@ impl Inbox {
         if arriving.is_early {
             return self.pump_early(shared, source);
         }
-        if self.matching.receive_of(arriving.number).is_some() {
+        // What was read in part when its receive was given up ends there, and nothing behind it is reached.
+        if self.matching.receive_of(arriving.number).is_some() || arriving.read.is_some() {
             return Ok(false);
         }
         self.keep_early(source)?;

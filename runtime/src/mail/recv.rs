@@ -39,11 +39,11 @@ impl RecvTask {
         Self { shared, id: None, source, letter, to, from: None, is_over: false, watch, _under_way }
     }
 
-    /// Gives the receive its place among those of its rank, if it has none: it gets what comes from now on. Its number,
-    /// unless the communicator has ended already.
+    /// Gives the receive its place among those of its rank, if it has none: it gets what comes from now on, and what
+    /// came before. Its number, unless the communicator has ended in a way that leaves no messages.
     pub(crate) fn post(&mut self, desk: Option<u64>) -> Option<u64> {
         let Self { shared, id, source, letter, .. } = self;
-        if id.is_none() && shared.aborted() == 0 {
+        if id.is_none() && shared.takes_messages() {
             *id = Some(shared.mail.inbox().post(*source, letter.tag, desk));
         }
         *id
@@ -116,7 +116,7 @@ impl RecvTask {
             return Ok(Progress::Done);
         }
         let word = self.shared.aborted();
-        let Some(id) = self.post(None) else { return Err(self.shared.refuse(word, 0)) };
+        let Some(id) = self.post(None) else { return Err(self.shared.refuse(self.shared.aborted(), 0)) };
         let Self { shared, source, letter, to, from, .. } = self;
         let mut inbox = shared.mail.inbox();
         // SAFETY: the contract of `new`.
@@ -132,7 +132,7 @@ impl RecvTask {
                 let _ = from.set(source);
             }
         } else if word != 0 {
-            // Whatever was sent before the end has been looked for.
+            // Whatever was sent before the end has been looked for, also if this receive was posted after it.
             return Err(shared.refuse(word, 0));
         }
         Ok(progress)
