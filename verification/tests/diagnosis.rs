@@ -125,7 +125,7 @@ fn receives_from_any_rank() {
         3,
         "recv/float/any/8|recv/float/any:7/8|barrier",
         &[
-            "rank 1 is in recv from any rank of",
+            "rank 1 is in recv from any rank with tag 7 of",
             "rank 2 is in operation 2 of communicator 1",
             "nobody is left to send",
         ],
@@ -134,6 +134,36 @@ fn receives_from_any_rank() {
     for rank in &ended[..2] {
         assert!(rank.failure().1.contains("and nobody is left to send"), "{rank:?}");
     }
+}
+
+/// A rank whose messages come in under other tags than are asked for has sent: both tags are told, and not that it must
+/// send first. Also where the receive is from any rank, in a circle with a collective, or from the rank itself.
+#[test]
+fn messages_under_other_tags() {
+    let remedy = "receive with the tags that were sent, or send with those that are asked for";
+    let came = "rank 1 is in recv from rank 0 with tag 4 (what has come in has tag 3) of communicator 1";
+    told(2, "send/float/1:3/8 recv/float/1/8|recv/float/0:4/8 send/float/0/8", &[came, remedy]);
+    told(
+        3,
+        "send/float/1:3/8 send/float/1/8 recv/float/1:2/8|recv/float/any:4/8|recv/float/0/8",
+        &["rank 1 is in recv from any rank with tag 4 (what has come in has tag 0 and others) of", remedy],
+    );
+    told(3, "send/float/1:3/8 barrier|recv/float/0:4/8|barrier", &[came, remedy]);
+    told(
+        3,
+        "send/float/0:3/8 recv/float/0/8|barrier|barrier",
+        &["rank 0 is in recv from rank 0 with tag 0 (what has come in has tag 3) of", remedy],
+    );
+    told(
+        3,
+        "recv/float/1:5/8|recv/float/0:6/8|recv/float/0/8",
+        &["with tag 5 of", "one of them must send first"],
+    );
+    told(
+        3,
+        "send/float/1:3/LARGE|send/float/0:4/LARGE|barrier",
+        &["rank 0 is in send to rank 1 with tag 3 of"],
+    );
 }
 
 /// A rank in a collective or in finalize, and one that waits for a message of it, in one communicator.
@@ -270,8 +300,15 @@ fn quiet_ranks_and_groups_are_told_of() {
     assert!(text.starts_with("recv from any rank on rank 0 ") && text.contains(standing), "{text}");
     let sends = "sleep/150 send/float/0:1/8 ".repeat(30);
     for from in ["1", "any"] {
-        let (stderr, _) = suspected(2, "script", &format!("recv/float/{from}:7/8|{sends}"));
+        let (stderr, text) = suspected(2, "script", &format!("recv/float/{from}:7/8|{sends}"));
         assert!(!stderr.contains("has sent for") && !stderr.contains("has not sent for"), "{stderr}");
+        let rank = if from == "any" { "any rank" } else { "rank 1" };
+        let other =
+            format!("suspected: no message with tag 7 has come from {rank}, but there are some with tag 1, ");
+        assert!(stderr.matches(&other).count() == 1 && text.contains(&other), "{stderr}: {text}");
+        if from == "1" {
+            assert_on_page(&stderr);
+        }
     }
     let held = "does not run: run or drop the group that it is in";
     for call in ["barrier", "seqno barrier"] {

@@ -24,6 +24,7 @@ mod shrink;
 mod split;
 mod standing;
 mod stuck;
+mod tags;
 mod tangle;
 mod watch;
 
@@ -36,7 +37,8 @@ pub use point_to_point::Source;
 pub(crate) use registry::UnderWay;
 pub(crate) use shared::Shared;
 pub use shrink::Shrink;
-pub(crate) use watch::{Duty, SUSPECTED_AFTER, Watch};
+pub(crate) use tags::Tags;
+pub(crate) use watch::{Duty, Mailing, SUSPECTED_AFTER, Watch};
 
 use crate::config::{Bind, Config};
 use crate::error::{Error, Stage};

@@ -263,7 +263,7 @@ mod tests {
     use crate::comm::stuck::Marks;
 
     fn stuck(rank: u32, call: Call, awaits: u32, marks: Marks) -> Stuck {
-        Stuck { epoch: 1, job: 7, rank, call, seqno: 3, awaits, marks, looks: 1 }
+        Stuck { epoch: 1, job: 7, rank, call, seqno: 3, tags: Default::default(), awaits, marks, looks: 1 }
     }
 
     const HELD: Marks = Marks { is_alone: false, is_held: true, has_mail: false, has_collective: false };

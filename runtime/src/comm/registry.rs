@@ -7,6 +7,7 @@
 //! In a simulation the ranks share a process; there each fiber counts as one.
 
 use super::stuck::{self, Call, MAKING, Marks, SEVERAL, Stuck};
+use super::tags::Tags;
 use crate::stream;
 use shmring::layout::MemberRecord;
 use shmring::segment::Segment;
@@ -302,6 +303,7 @@ pub(super) struct Wait {
     pub(super) rank: u32,
     pub(super) call: Call,
     pub(super) seqno: u64,
+    pub(super) tags: Tags,
     /// The awaited rank, or [`SEVERAL`].
     pub(super) awaits: u32,
     /// Whether the operation is counted as under way: it is a task.
@@ -335,8 +337,8 @@ impl Announced {
         self.looks += 1;
         let all = entries();
         let marks = self.marks(wait, &all);
-        let Wait { job, rank, call, seqno, awaits, .. } = wait;
-        let stuck = Stuck { epoch, job, rank, call, seqno, awaits, marks, looks: self.looks };
+        let Wait { job, rank, call, seqno, tags, awaits, .. } = wait;
+        let stuck = Stuck { epoch, job, rank, call, seqno, tags, awaits, marks, looks: self.looks };
         for entry in all.into_iter().filter(|entry| entry.say(Some(stuck))) {
             if !self.told.iter().any(|told| Arc::ptr_eq(told, &entry)) {
                 self.told.push(entry);
@@ -376,6 +378,7 @@ impl Announced {
             rank: 0,
             call,
             seqno: number,
+            tags: Tags::default(),
             awaits: SEVERAL,
             is_task: false,
             in_company: false,

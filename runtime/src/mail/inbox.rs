@@ -173,6 +173,15 @@ impl Inbox {
         self.sources_of(source).map(|rank| self.sources[rank as usize].parts).sum()
     }
 
+    /// The lowest tag of the messages from `source`, or any, that nobody has asked for, and whether there are other
+    /// ones; none for receive `id` once its message has begun to arrive.
+    pub(super) fn unasked(&self, id: u64, source: Option<u32>) -> (Option<u32>, bool) {
+        if self.matching.message_of(id).is_some() {
+            return (None, false);
+        }
+        self.matching.unasked_tags(source)
+    }
+
     /// Called when receive `id` from `source` has waited long: messages in its way that others have claimed, but do not
     /// read, go to memory. Who has claimed one may run only after this one.
     ///

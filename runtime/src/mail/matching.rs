@@ -161,6 +161,13 @@ impl Matching {
         number
     }
 
+    /// The lowest tag of the messages of a source, or any, that nobody has asked for, and whether there are other tags.
+    pub(super) fn unasked_tags(&self, source: Option<u32>) -> (Option<u32>, bool) {
+        let is_of = |unasked: &Unasked| source.is_none_or(|source| unasked.by_source.contains_key(&source));
+        let all = || self.unasked.iter().filter(|(_, unasked)| is_of(unasked)).map(|(tag, _)| *tag);
+        (all().min(), all().nth(1).is_some())
+    }
+
     /// The message that a receive gets, if that has begun to arrive.
     pub(super) fn message_of(&self, id: u64) -> Option<u64> {
         self.receives.get(&id).and_then(|receive| receive.message)

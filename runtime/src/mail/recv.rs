@@ -2,7 +2,7 @@
 
 use super::Letter;
 use super::inbox::AtOnce;
-use crate::comm::{Duty, Shared, UnderWay, Watch};
+use crate::comm::{Duty, Mailing, Shared, Tags, UnderWay, Watch};
 use crate::error::{Error, Stage};
 use crate::executor::Progress;
 use crate::task::Company;
@@ -155,18 +155,18 @@ impl RecvTask {
     }
 
     fn look_around(&mut self, company: Company) -> Result<(), Error> {
-        let Self { shared, id: Some(id), source, watch, .. } = self else { return Ok(()) };
-        let (heard, is_behind) = {
+        let Self { shared, id: Some(id), source, letter, watch, .. } = self else { return Ok(()) };
+        let (heard, is_behind, (came, more)) = {
             let mut inbox = shared.mail.inbox();
             inbox.unblock(shared, *id, *source)?;
-            (inbox.heard(*source), inbox.is_behind(shared, *id, *source)?)
+            (inbox.heard(*source), inbox.is_behind(shared, *id, *source)?, inbox.unasked(*id, *source))
         };
         // Behind a message that another receive has begun to read, it is not the source that keeps this one waiting:
         // whoever drives the other may go on.
         watch.keep_company(if is_behind { Company::Others } else { company });
         let peers = source.map_or(0..shared.nranks, |rank| rank..rank + 1);
         let duty = Duty { stage: Stage::Recv { from: *source }, limit: shared.config.timeout };
-        watch.check_mail(shared, duty, heard, peers)
+        watch.check_mail(shared, duty, Mailing { heard, peers, tags: Tags { asked: letter.tag, came, more } })
     }
 
     fn end(&mut self) {

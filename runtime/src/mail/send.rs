@@ -2,7 +2,7 @@
 
 use super::header::Header;
 use super::{LINES_BYTES, Letter, Rest, STAMP, part_bytes};
-use crate::comm::{Duty, Shared, UnderWay, Watch};
+use crate::comm::{Duty, Mailing, Shared, Tags, UnderWay, Watch};
 use crate::error::{Error, Stage};
 use crate::executor::Progress;
 use crate::reduce::{self, Dst, Store};
@@ -138,7 +138,8 @@ impl SendTask {
     }
 
     fn look_around(&mut self, company: Company) -> Result<(), Error> {
-        let Self { shared, destination, turn_to_send: TurnToSend::Has(ticket), watch, turn, .. } = self
+        let Self { shared, destination, turn_to_send: TurnToSend::Has(ticket), letter, watch, turn, .. } =
+            self
         else {
             return Ok(());
         };
@@ -152,7 +153,8 @@ impl SendTask {
             return turn.check(shared, ahead, 2 * limit);
         }
         watch.keep_company(company);
-        watch.check_mail(shared, Duty { stage: Stage::Send { to }, limit }, parts, to..to + 1)
+        let mailing = Mailing { heard: parts, peers: to..to + 1, tags: Tags::of(letter.tag) };
+        watch.check_mail(shared, Duty { stage: Stage::Send { to }, limit }, mailing)
     }
 
     fn end(&mut self, is_done: bool) {
