@@ -207,6 +207,31 @@ fn a_thread_for_two_ranks() {
     }
 }
 
+/// One thread that calls for two of three ranks of its process in a group.
+#[test]
+fn a_thread_for_a_group_of_ranks() {
+    let ended = ends(1, "one-thread", "group");
+    let (class, text, _) = ended[0].failure();
+    assert!(took(&ended, &ended[0]) < WITHIN, "{text}");
+    assert_eq!(class, "InvalidUsage", "{text}");
+    assert_on_page(text);
+    assert!(text.contains(" and waits for rank 2, whose calls are made by the thread that waits"), "{text}");
+}
+
+/// Groups, of one operation and of several, wait in circles as calls do: with others, and with each other.
+#[test]
+fn groups_in_a_circle() {
+    let came =
+        "recv from rank 0 of communicator 1, and each waits for the other; one of them must send first";
+    told(2, "group:recv/float/1/8|group:recv/float/0/8", &[came]);
+    told(2, "group:recv/float/1/8+recv/float/1:5/8|recv/float/0/8", &["one of them must send first"]);
+    told(
+        3,
+        "group:recv/float/1/8+send/float/1/LARGE|barrier|barrier",
+        &["rank 1 is in operation 2 of communicator 1"],
+    );
+}
+
 /// A rank that is gone without the operation that others wait in: in a call, in a group, on a stream, in a message.
 #[test]
 fn a_rank_that_does_not_come() {

@@ -4,7 +4,7 @@
 //!  word 57   epoch: tells this wait from every other one of the process; 0 while the words change, or nothing waits
 //!  word 58   job of the communicator in which it waits
 //!  word 59   number of the operation; in a send or receive bits 0..32 its tag, 32.. another one that has come in
-//!  word 60   bits 0..32 the rank that is awaited, 32..36 marks, 36..38 what tags have come in, 40..56 the rank as
+//!  word 60   bits 0..32 the rank that is awaited, 32..36 and 38 marks, 36..38 what tags have come in, 40..56 the rank as
 //!            which it waits, 56.. the call
 //!  word 61   how often the thread has looked since the wait began
 //! ```
@@ -33,15 +33,18 @@ pub(super) enum Call {
     Unknown,
 }
 
-/// What a process says of its other doings while a thread of it waits.
+/// What a process says of its other doings while a thread of it waits. The last two are of the rank in whose record they
+/// stand, which need not be the one as which the thread waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Marks {
-    /// Nothing else in the process could call anything or run an operation.
+    /// No other thread of the process could call anything or run an operation.
     pub(super) is_alone: bool,
     /// The call has the rank's handle, so nobody else can call anything as this rank of this communicator.
     pub(super) is_held: bool,
-    /// The rank has other sends or receives under way.
-    pub(super) has_mail: bool,
+    /// The rank has other sends under way.
+    pub(super) has_send: bool,
+    /// The rank has other receives under way.
+    pub(super) has_recv: bool,
     /// The rank has another collective under way or queued.
     pub(super) has_collective: bool,
 }
@@ -66,10 +69,10 @@ pub(super) struct Stuck {
 }
 
 impl Stuck {
-    /// Whether this is the same wait of the same thread, however often it has looked since.
+    /// Whether this is the same wait of the same thread, however often it has looked since, in whichever record.
     pub(super) fn is_same_wait(&self, other: &Self) -> bool {
-        let looks = other.looks;
-        Self { looks, ..*self } == *other
+        let Self { looks, marks, .. } = *other;
+        Self { looks, marks, ..*self } == *other
     }
 
     /// Whether this waits in a collective.
@@ -102,8 +105,9 @@ impl fmt::Display for Stuck {
 
 const NOT_ALONE: u64 = 1 << 32;
 const NOT_HELD: u64 = 1 << 33;
-const HAS_MAIL: u64 = 1 << 34;
+const HAS_SEND: u64 = 1 << 34;
 const HAS_COLLECTIVE: u64 = 1 << 35;
+const HAS_RECV: u64 = 1 << 38;
 const TAGS_BIT: u32 = 36;
 const RANK_BIT: u32 = 40;
 const CALL_BIT: u32 = 56;
@@ -142,7 +146,8 @@ fn pack(stuck: &Stuck, bits: u64) -> u64 {
     u64::from(awaits)
         | mark(!marks.is_alone, NOT_ALONE)
         | mark(!marks.is_held, NOT_HELD)
-        | mark(marks.has_mail, HAS_MAIL)
+        | mark(marks.has_send, HAS_SEND)
+        | mark(marks.has_recv, HAS_RECV)
         | mark(marks.has_collective, HAS_COLLECTIVE)
         | bits << TAGS_BIT
         | u64::from(rank as u16) << RANK_BIT
@@ -182,7 +187,8 @@ pub(super) fn read(record: &MemberRecord) -> Option<Stuck> {
     let marks = Marks {
         is_alone: packed & NOT_ALONE == 0,
         is_held: packed & NOT_HELD == 0,
-        has_mail: packed & HAS_MAIL != 0,
+        has_send: packed & HAS_SEND != 0,
+        has_recv: packed & HAS_RECV != 0,
         has_collective: packed & HAS_COLLECTIVE != 0,
     };
     let rank = u32::from((packed >> RANK_BIT) as u16);
@@ -220,10 +226,15 @@ mod tests {
         let record = segment.member_record(0);
         assert_eq!(read(record), None);
         for (at, call) in CALLS.into_iter().enumerate() {
-            for bits in 0..16u64 {
+            for bits in 0..32u64 {
                 let mark = |bit: u64| bits >> bit & 1 == 1;
-                let marks =
-                    Marks { is_alone: mark(0), is_held: mark(1), has_mail: mark(2), has_collective: mark(3) };
+                let marks = Marks {
+                    is_alone: mark(0),
+                    is_held: mark(1),
+                    has_send: mark(2),
+                    has_recv: mark(3),
+                    has_collective: mark(4),
+                };
                 let (epoch, looks) = (1 + bits, bits << 40);
                 let tags = Tags { asked: u32::MAX, came: mark(0).then_some(7), more: bits & 3 == 3 };
                 let (seqno, tags) =

@@ -27,8 +27,8 @@ pub(crate) struct Watch {
     begun: Option<Instant>,
     announced: Announced,
     walker: Walker,
-    /// The thread that waits may go on elsewhere meanwhile: no circle of waits goes through it for certain.
-    in_company: bool,
+    /// Whether the thread that waits may go on elsewhere meanwhile: no circle of waits goes through it for certain.
+    may_go_on: bool,
     /// A peer that is gone, although this operation waits for it: to be looked at once more.
     suspect: Option<u32>,
     quiet: Option<Quiet>,
@@ -101,7 +101,7 @@ impl Watch {
 
     /// Says whether the thread waits for other tasks too.
     pub(crate) fn keep_company(&mut self, company: Company) {
-        self.in_company = company == Company::Others;
+        self.may_go_on = company == Company::Others;
     }
 
     /// This wait is over, and the next one will be another.
@@ -178,7 +178,7 @@ impl Watch {
             tags,
             awaits,
             is_task,
-            in_company: self.in_company,
+            may_go_on: self.may_go_on,
         };
         let stuck = self.announced.tell(wait);
         if (awaits != SEVERAL || call == Call::Recv)

@@ -35,7 +35,7 @@ impl RecvTask {
     /// # Safety
     /// - `to` is writable for the letter's bytes, from any thread, until the task is over or dropped.
     pub(crate) unsafe fn new(shared: Arc<Shared>, source: Option<u32>, letter: Letter, to: *mut u8) -> Self {
-        let (watch, _under_way) = (Watch::default(), shared.entry.mail());
+        let (watch, _under_way) = (Watch::default(), shared.entry.receive());
         Self { shared, id: None, source, letter, to, from: None, is_over: false, watch, _under_way }
     }
 

@@ -51,7 +51,7 @@ impl SendTask {
     /// - `from` is readable for the letter's bytes, from any thread, until the task is over or dropped.
     pub(crate) unsafe fn new(shared: Arc<Shared>, destination: u32, letter: Letter, from: *const u8) -> Self {
         let (turn_to_send, watch, turn) = (TurnToSend::NotAsked, Watch::default(), TurnWatch::default());
-        let _under_way = shared.entry.mail();
+        let _under_way = shared.entry.send();
         Self { shared, destination, turn_to_send, letter, from, sent: None, watch, turn, _under_way }
     }
 
