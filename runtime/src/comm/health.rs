@@ -4,6 +4,7 @@ use super::clash::Clash;
 use super::descriptor::Descriptor;
 use super::misfit::Misfit;
 use super::order;
+use super::overdue;
 use super::peers::Peers;
 use super::registry::Entry;
 use super::roll::Roll;
@@ -463,14 +464,7 @@ pub(crate) fn explain(segment: &Segment, word: u64, health: &Health, seqno: u64)
             Error::PeerGone { dead, how: health.describe(dead, "it left the communicator"), rank, seqno }
         }
         Verdict::Timeout(by) => {
-            let stage = match seqno {
-                0 if !segment.is_complete() => Stage::Join,
-                // Met in a send or receive, which have no numbers.
-                0 => Stage::Recv { from: None },
-                seqno => Stage::Operation(seqno),
-            };
-            let late = standing(segment, &health.peers, rank, stage);
-            let reason = format!("after a time-out: {}", late.unwrap_or_else(|| "this rank was late".into()));
+            let reason = after_timeout(segment, health, by, seqno);
             Error::Aborted { by, reason, rank, seqno }
         }
         Verdict::Failed(by) => {
@@ -481,6 +475,22 @@ pub(crate) fn explain(segment: &Segment, word: u64, health: &Health, seqno: u64)
             Error::Aborted { by, reason: "because its program called abort".into(), rank, seqno }
         }
     }
+}
+
+/// Why rank `by` has ended the communicator when its time limit passed, as told at operation `seqno` of this rank.
+fn after_timeout(segment: &Segment, health: &Health, by: u32, seqno: u64) -> String {
+    let own = match seqno {
+        0 if !segment.is_complete() => Stage::Join,
+        // Met in a send or receive, which have no numbers.
+        0 => Stage::Recv { from: None },
+        seqno => Stage::Operation(seqno),
+    };
+    // What is late there may be something else than what this rank is at.
+    let theirs = overdue::read(segment.member_record(by), health.nranks()).filter(|theirs| *theirs != own);
+    let (rank, stage) = theirs.map_or((health.rank, own), |theirs| (by, theirs));
+    let of = theirs.map(|theirs| format!(" of its {theirs}")).unwrap_or_default();
+    let late = standing(segment, &health.peers, rank, stage);
+    format!("after a time-out{of}: {}", late.unwrap_or_else(|| "this rank was late".into()))
 }
 
 /// The error of a rank for which a stage takes longer than `limit`: who is behind, and where. If the communicator has
@@ -502,6 +512,9 @@ pub(crate) fn timeout(
         standing = format!("{standing}; {suspicion}");
     }
     let verdict = Verdict::Timeout(health.rank);
+    if segment.header().aborted() == 0 {
+        overdue::publish(segment.member_record(health.rank), stage);
+    }
     let ended = end(segment, verdict, health, stage.seqno());
     if segment.header().aborted() != verdict.to_word() {
         return ended;

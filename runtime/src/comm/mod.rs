@@ -13,6 +13,7 @@ mod init;
 mod joining;
 mod misfit;
 mod order;
+mod overdue;
 mod peers;
 mod point_to_point;
 mod processes;

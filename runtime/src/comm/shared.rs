@@ -89,7 +89,12 @@ impl Shared {
     pub(crate) fn give_up(&self, own: Error, seqno: u64) -> Error {
         let mut health = self.health();
         let verdict = Verdict::Failed(self.rank);
-        if self.aborted() == 0 {
+        let is_cause = match self.aborted() {
+            0 => true,
+            // A time-out has ended it before it got here, and nobody may have kept its result.
+            word => word == Verdict::Timeout(self.rank).to_word() && matches!(own, Error::Timeout { .. }),
+        };
+        if is_cause {
             // The first counts; what comes later is often a consequence.
             let _ = self.cause.set(own.to_string());
         }
