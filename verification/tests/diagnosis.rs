@@ -136,6 +136,21 @@ fn receives_from_any_rank() {
     }
 }
 
+/// Of ranks that receive from any rank, while all others do so too or have died, the dead one is told at once.
+#[test]
+fn receives_from_any_rank_and_a_death() {
+    for waits in ["recv/float/any/8|recv/float/any/8", "recv/float/any/8|recv/float/0/8"] {
+        let ended = ends(3, "script", &format!("{waits}|exit"));
+        for rank in &ended[..2] {
+            let (class, text, _) = rank.failure();
+            let took = took(&ended[..2], rank);
+            assert!(took < WITHIN, "{waits}: {took:?}: {text}");
+            assert_eq!(class, "Remote", "{text}");
+            assert!(text.starts_with("rank 2 (process ") && text.contains("it died"), "{waits}: {text}");
+        }
+    }
+}
+
 /// A rank whose messages come in under other tags than are asked for has sent: both tags are told, and not that it must
 /// send first. Also where the receive is from any rank, in a circle with a collective, or from the rank itself.
 #[test]

@@ -234,11 +234,17 @@ impl Health {
     }
 
     /// Called now and then by a rank that waits for messages of `peers`, or for one of them to take its own: the first
-    /// of them that is gone, if all others are gone too or there is no other.
+    /// of them that is gone, if all others are gone too or there is no other. Who has died is noted in `entry`.
     #[cold]
-    pub(crate) fn check_peers(&mut self, segment: &Segment, peers: Range<u32>) -> Result<Option<u32>, Error> {
+    pub(super) fn check_peers(
+        &mut self,
+        segment: &Segment,
+        peers: Range<u32>,
+        entry: &Entry,
+    ) -> Result<Option<u32>, Error> {
         self.listen(segment, 0)?;
         let ended = self.peers.gone();
+        entry.note_dead(&ended);
         let own = self.rank;
         let is_gone = |rank: u32| {
             ended.contains(&rank) || segment.member_record(rank).identity.state() == MemberState::Left
@@ -437,6 +443,14 @@ pub(crate) fn end(segment: &Segment, verdict: Verdict, health: &Health, seqno: u
 /// Ends a communicator of this process that is part of a tangle; the caller wakes its ranks afterwards.
 pub(crate) fn end_tangled(entry: &Entry, tangle: &Tangle) {
     let view = &entry.view;
+    // Where any rank could have sent, one that has died is why nobody does.
+    let has_left = |rank: &u32| view.member_record(*rank).identity.state() == MemberState::Left;
+    if tangle.is_for_any()
+        && let Some(dead) = entry.dead().into_iter().find(|rank| !has_left(rank))
+    {
+        view.header().abort(Verdict::Dead(dead).to_word());
+        return;
+    }
     tangle.publish(view.member_record(view.member()));
     view.header().abort(Verdict::Order(view.member()).to_word());
 }

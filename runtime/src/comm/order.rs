@@ -190,7 +190,7 @@ fn knot(own: Stuck) -> Option<(Vec<Stuck>, bool)> {
     Some((all, is_certain))
 }
 
-/// The ranks that a wait is for, but those that have left and do nothing any more.
+/// The ranks that a wait is for, but those that have left or died and do nothing any more.
 fn awaited(wait: &Stuck) -> Option<Vec<u32>> {
     if wait.awaits != SEVERAL {
         return Some(vec![wait.awaits]);
@@ -198,7 +198,9 @@ fn awaited(wait: &Stuck) -> Option<Vec<u32>> {
     let entries = registry::of_job(wait.job);
     let view = &entries.first()?.view;
     // What such a rank sent before is found by the looks that come after.
-    let is_there = |rank: &u32| view.member_record(*rank).identity.state() != MemberState::Left;
+    let dead = entries.first()?.dead();
+    let is_there =
+        |rank: &u32| view.member_record(*rank).identity.state() != MemberState::Left && !dead.contains(rank);
     Some((0..view.geometry().members).filter(is_there).collect())
 }
 

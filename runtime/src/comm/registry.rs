@@ -28,6 +28,8 @@ pub(crate) struct Entry {
     /// How many waits there were.
     #[cfg(ringccl_sim)]
     waits: Mutex<u64>,
+    /// Ranks whose processes are known to have ended.
+    dead: Mutex<Vec<u32>>,
     /// Sends that are under way, or will be: each has a clone.
     sends: Arc<()>,
     /// The same for receives.
@@ -194,6 +196,7 @@ pub(super) fn enter(job: u64, view: Segment) -> Arc<Entry> {
         maker: own_thread(),
         #[cfg(ringccl_sim)]
         waits: Mutex::default(),
+        dead: Mutex::default(),
         sends: Arc::default(),
         receives: Arc::default(),
         collectives: Arc::default(),
@@ -236,6 +239,19 @@ impl Entry {
     pub(super) fn take(&self) {
         *self.home.lock().unwrap_or_else(PoisonError::into_inner) = thread();
         stuck::write(self.record(), None);
+    }
+
+    /// Notes which ranks' processes have ended.
+    pub(super) fn note_dead(&self, dead: &[u32]) {
+        let mut known = self.dead.lock().unwrap_or_else(PoisonError::into_inner);
+        if *known != dead {
+            dead.clone_into(&mut known);
+        }
+    }
+
+    /// The ranks whose processes are known to have ended.
+    pub(super) fn dead(&self) -> Vec<u32> {
+        self.dead.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// A send of this communicator begins.

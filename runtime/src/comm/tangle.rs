@@ -98,6 +98,11 @@ impl Tangle {
         Self { places, all }
     }
 
+    /// Whether one of the waits is for any rank.
+    pub(super) fn is_for_any(&self) -> bool {
+        self.places.first().is_some_and(Place::is_for_any)
+    }
+
     /// Writes this to a record of the rank that found it, before that rank ends the communicator.
     pub(super) fn publish(&self, record: &MemberRecord) {
         let words = self.places.iter().flat_map(|place| {

@@ -132,7 +132,7 @@ impl Watch {
         let Mailing { heard, peers, tags } = mailing;
         self.check_time(shared, duty, Duration::ZERO)?;
         self.heard = heard;
-        let gone = shared.health().check_peers(&shared.segment, peers.clone())?;
+        let gone = shared.health().check_peers(&shared.segment, peers.clone(), &shared.entry)?;
         // What it sent before it ended is here, but this rank last looked before it knew of the end.
         if gone.is_some() && gone == self.suspect {
             return Err(shared.health().tell_gone(&shared.segment, gone.unwrap_or(peers.start), 0));
@@ -184,7 +184,11 @@ impl Watch {
         if (awaits != SEVERAL || call == Call::Recv)
             && let Some(tangle) = self.walker.walk(stuck, health::end_tangled)
         {
-            return Err(tangle.into_error(shared.rank));
+            // A rank that has died may be the cause.
+            return Err(match shared.aborted() {
+                0 => tangle.into_error(shared.rank),
+                word => shared.explain(word, seqno),
+            });
         }
         self.suspect_something(shared, duty, (awaits, tags));
         Ok(())
