@@ -361,6 +361,41 @@ fn quiet_ranks_and_groups_are_told_of() {
     }
 }
 
+/// A rank that leaves with messages that it has not received says so in one line, by finalize and by drop; one that has
+/// received all says nothing.
+#[test]
+fn unread_messages_are_told_of() {
+    let told = |calls: &str| {
+        let ended = ends(3, "script", calls);
+        let told = |rank: &Ended| {
+            rank.stderr.lines().find(|line| line.contains("has not received")).map(String::from)
+        };
+        ended.iter().map(told).collect::<Vec<_>>()
+    };
+    let sends = "send/float/1:3/8 send/float/1:4/1500 send/float/1:4/1";
+    let line = "ringccl: warning: rank 1 leaves communicator 1 and has not received ";
+    let all = told(&format!("{sends} barrier|barrier|barrier"));
+    let text = all[1].as_deref().unwrap_or_default();
+    assert!(text.contains(&format!("{line}3 messages from rank 0 with tags 3, 4;")), "{all:?}");
+    assert!(all[0].is_none() && all[2].is_none(), "{all:?}");
+    assert_on_page(text);
+    let some =
+        told("send/float/1:3/8 send/float/1/8 barrier|recv/float/0/8 barrier|send/float/1:9/8 barrier");
+    let text = some[1].as_deref().unwrap_or_default();
+    assert!(text.contains(&format!("{line}2 messages from ranks 0, 2 with tags 3, 9;")), "{some:?}");
+    let dropped = told("send/float/1:3/8 barrier drop|barrier drop|barrier drop");
+    assert!(
+        dropped[1].as_deref().is_some_and(|text| text.contains("1 message from rank 0 with tag 3;")),
+        "{dropped:?}"
+    );
+    let none = told(
+        "send/float/1:3/8 send/float/0/8 recv/float/0/8|recv/float/0:3/8|barrier"
+            .replace("|barrier", "|sleep/1")
+            .as_str(),
+    );
+    assert!(none.iter().all(Option::is_none), "{none:?}");
+}
+
 /// A time-out says where a rank is that has not come: in another call, and what it finished last.
 #[test]
 fn a_time_out_tells_where_the_others_are() {

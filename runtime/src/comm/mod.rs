@@ -370,6 +370,11 @@ impl Communicator {
         let engine = self.engine()?;
         let together = met.and_then(|()| if is_revoked { Ok(()) } else { engine.compare_all(&shared) });
         fail::at(&mut engine.fail, fail::FINALIZE_MET);
+        if together.is_ok()
+            && report::any_unread((0..shared.nranks).map(|rank| shared.segment.member_record(rank)))
+        {
+            shared.tell_unread(|rank| report::has_sent(shared.segment.member_record(rank)));
+        }
         let report = match &shared.config.report {
             Some(path) if shared.rank == 0 => {
                 report::write(path, &shared.segment, shared.health().members(), about)

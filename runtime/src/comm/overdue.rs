@@ -53,13 +53,9 @@ mod tests {
         let record = MemberRecord::new();
         assert_eq!(read(&record, 8), None);
         let recv = |from| Stage::Recv { from };
-        for stage in [
-            Stage::Operation(u64::MAX),
-            Stage::Finalize(3),
-            Stage::Send { to: 7 },
-            recv(Some(0)),
-            recv(None),
-        ] {
+        for stage in
+            [Stage::Operation(u64::MAX), Stage::Finalize(3), Stage::Send { to: 7 }, recv(Some(0)), recv(None)]
+        {
             publish(&record, stage);
             assert_eq!(read(&record, 8), Some(stage));
         }

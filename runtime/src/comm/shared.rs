@@ -6,12 +6,16 @@ use super::registry::{self, Entry};
 use crate::config::Config;
 use crate::error::Error;
 use crate::mail::Mail;
+use crate::settings;
 use crate::task::Ahead;
 use shmring::layout::{MemberRecord, MemberState};
 use shmring::segment::Segment;
 use shmring::sync::Ordering;
 use shmring::turns::Turns;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+
+/// Ranks of a communicator whose rings are all looked at for unread messages when one leaves without saying so.
+const SMALL: u32 = 16;
 
 /// One rank of a communicator, for as long as its handle or an operation lives.
 #[derive(Debug)]
@@ -142,6 +146,22 @@ impl Shared {
         Ahead { state: [self.engine.serving(), started], runs }
     }
 
+    /// Says to the log what this rank leaves unread, from ranks that `is_source` names or that something has come from.
+    pub(super) fn tell_unread(&self, is_source: impl Fn(u32) -> bool) {
+        // Nobody reads what simulated ranks say, and some are dropped when their machine has gone.
+        if cfg!(ringccl_sim) {
+            return;
+        }
+        let unread = self.mail.unread(self, is_source);
+        if !unread.is_empty() {
+            let (rank, number) = (self.rank, self.entry.number());
+            settings::warn(&format!(
+                "rank {rank} leaves communicator {number} and has not received {unread}; whoever sent them may wait for \
+                 an answer"
+            ));
+        }
+    }
+
     fn leave(&self) {
         self.record().identity.set_state(MemberState::Left);
         if self.segment.header().sleepers.any() {
@@ -162,6 +182,11 @@ impl Drop for Shared {
     fn drop(&mut self) {
         registry::leave(&self.entry);
         if self.record().identity.state() != MemberState::Left {
+            // Of a large communicator, rings that were never used are not made for this.
+            let is_small = self.nranks <= SMALL;
+            if self.aborted() == 0 && !std::thread::panicking() {
+                self.tell_unread(|_| is_small);
+            }
             self.leave();
         }
     }

@@ -18,6 +18,7 @@ use super::Letter;
 use super::header::Header;
 use super::incoming::{Arriving, Incoming};
 use super::matching::Matching;
+use super::unread::Unread;
 use crate::comm::{Misfit, Shared};
 use crate::error::Error;
 use crate::executor::Progress;
@@ -180,6 +181,17 @@ impl Inbox {
             return (None, false);
         }
         self.matching.unasked_tags(source)
+    }
+
+    /// See [`Mail::unread`](super::Mail::unread).
+    pub(super) fn unread(&mut self, shared: &Shared, is_source: impl Fn(u32) -> bool) -> Unread {
+        for source in self.sources_of(None) {
+            if self.sources[source as usize].is_connected() || is_source(source) {
+                // What is too much, or cannot be read, is not counted: this is only told.
+                while self.step(shared, source).unwrap_or(false) {}
+            }
+        }
+        self.matching.unread()
     }
 
     /// Called when receive `id` from `source` has waited long: messages in its way that others have claimed, but do not

@@ -42,7 +42,8 @@ fn a_dropped_receive_is_named() {
         std::thread::sleep(Duration::from_millis(1));
     }
     let told = other.barrier().unwrap_err().to_string();
-    let theirs = "rank 0 has ended this communicator after a time-out of its recv from rank 1: rank 1 is in no";
+    let theirs =
+        "rank 0 has ended this communicator after a time-out of its recv from rank 1: rank 1 is in no";
     assert!(told.starts_with(theirs), "{told}");
     let own = "rank 0 has ended this communicator after an error of its own: recv from rank 1 on rank 0 did not finish";
     while !one.barrier().unwrap_err().to_string().starts_with(own) {
