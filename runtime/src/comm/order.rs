@@ -204,7 +204,8 @@ fn awaited(wait: &Stuck) -> Option<Vec<u32>> {
     Some((0..view.geometry().members).filter(is_there).collect())
 }
 
-/// Whether the process that waits in `next`, as the record of the rank awaited in `wait` says, cannot do what that is for.
+/// Whether the process that waits in `next`, as the record of the rank awaited in `wait` says, cannot do what that is
+/// for.
 fn keeps(wait: &Stuck, next: &Stuck) -> bool {
     if next.is_in(wait, wait.awaits) {
         return true;

@@ -4,8 +4,8 @@
 //!  word 57   epoch: tells this wait from every other one of the process; 0 while the words change, or nothing waits
 //!  word 58   job of the communicator in which it waits
 //!  word 59   number of the operation; in a send or receive bits 0..32 its tag, 32.. another one that has come in
-//!  word 60   bits 0..32 the rank that is awaited, 32..36 and 38 marks, 36..38 what tags have come in, 40..56 the rank as
-//!            which it waits, 56.. the call
+//!  word 60   bits 0..32 the rank that is awaited, 32..36 and 38 marks, 36..38 what tags have come in,
+//!            40..56 the rank as which it waits, 56.. the call
 //!  word 61   how often the thread has looked since the wait began
 //! ```
 
@@ -33,8 +33,8 @@ pub(super) enum Call {
     Unknown,
 }
 
-/// What a process says of its other doings while a thread of it waits. The last two are of the rank in whose record they
-/// stand, which need not be the one as which the thread waits.
+/// What a process says of its other doings while a thread of it waits. What operations there are is said of the rank in
+/// whose record this stands, which need not be the one as which the thread waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Marks {
     /// No other thread of the process could call anything or run an operation.
@@ -134,7 +134,7 @@ impl Call {
     }
 
     /// Number and tags as [`Call::detail`] has put them.
-    pub(super) fn from_detail(self, word: u64, bits: u64) -> (u64, Tags) {
+    pub(super) fn read_detail(self, word: u64, bits: u64) -> (u64, Tags) {
         if self.is_message() { (0, Tags::from_words(word, bits)) } else { (word, Tags::default()) }
     }
 }
@@ -193,7 +193,7 @@ pub(super) fn read(record: &MemberRecord) -> Option<Stuck> {
     };
     let rank = u32::from((packed >> RANK_BIT) as u16);
     let call = Call::from_code(packed >> CALL_BIT);
-    let (seqno, tags) = call.from_detail(detail, packed >> TAGS_BIT & 3);
+    let (seqno, tags) = call.read_detail(detail, packed >> TAGS_BIT & 3);
     let awaits = packed as u32;
     (epoch != 0 && epoch == again).then_some(Stuck {
         epoch,

@@ -126,7 +126,7 @@ impl Tangle {
             let (rank, awaits) = ((what & RANK_MASK) as u32, (what >> RANK_BITS & RANK_MASK) as u32);
             let awaits = if u64::from(awaits) == RANK_MASK { SEVERAL } else { awaits };
             let call = Call::from_code(what >> 32 & 0xf);
-            let (seqno, tags) = call.from_detail(detail, what >> TAGS_BIT & 3);
+            let (seqno, tags) = call.read_detail(detail, what >> TAGS_BIT & 3);
             Place { rank, awaits, call, communicator: what >> 36, seqno, tags }
         };
         let all = word(0).max(1);
