@@ -383,7 +383,8 @@ fn unread_messages_are_told_of() {
         told("send/float/1:3/8 send/float/1/8 barrier|recv/float/0/8 barrier|send/float/1:9/8 barrier");
     let text = some[1].as_deref().unwrap_or_default();
     assert!(text.contains(&format!("{line}2 messages from ranks 0, 2 with tags 3, 9;")), "{some:?}");
-    let dropped = told("send/float/1:3/8 barrier drop|barrier drop|barrier drop");
+    let dropped =
+        told("send/float/1:3/8 send/float/1/8 barrier drop|recv/float/0/8 barrier drop|barrier drop");
     assert!(
         dropped[1].as_deref().is_some_and(|text| text.contains("1 message from rank 0 with tag 3;")),
         "{dropped:?}"

@@ -14,9 +14,6 @@ use shmring::sync::Ordering;
 use shmring::turns::Turns;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-/// Ranks of a communicator whose rings are all looked at for unread messages when one leaves without saying so.
-const SMALL: u32 = 16;
-
 /// One rank of a communicator, for as long as its handle or an operation lives.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -182,10 +179,9 @@ impl Drop for Shared {
     fn drop(&mut self) {
         registry::leave(&self.entry);
         if self.record().identity.state() != MemberState::Left {
-            // Of a large communicator, rings that were never used are not made for this.
-            let is_small = self.nranks <= SMALL;
+            // Rings that were never used are not made for this: it costs memory of every communicator that is dropped.
             if self.aborted() == 0 && !std::thread::panicking() {
-                self.tell_unread(|_| is_small);
+                self.tell_unread(|_| false);
             }
             self.leave();
         }
