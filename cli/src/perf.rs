@@ -42,7 +42,7 @@ pub(crate) struct Args {
     /// Element type: int8, uint8, int32, uint32, int64, uint64, half, float, double, bfloat16, fp8_e4m3, fp8_e5m2
     #[arg(short = 'd', long = "datatype", default_value = "float")]
     datatype: String,
-    /// Reduction: sum, prod, max, min, avg; of integers also band, bor, bxor
+    /// Reduction: sum, prod, max, min, avg, mulsum; of integers also band, bor, bxor
     #[arg(short = 'o', long = "op", default_value = "sum")]
     op: String,
     /// Root rank of broadcast, reduce, gather, scatter
@@ -121,7 +121,13 @@ impl Spec {
         };
         let dtype =
             DType::from_str(&args.datatype).map_err(|e| anyhow::anyhow!("-d {}: {e}", args.datatype))?;
-        let op = ReduceOp::from_str(&args.op).map_err(|e| anyhow::anyhow!("-o {}: {e}", args.op))?;
+        let op = match args.op.as_str() {
+            // nccl-tests' name and ours.
+            "mulsum" | "premulsum" => pattern::pre_mul_sum(dtype, 0),
+            name => ReduceOp::from_str(name).map_err(|e| {
+                anyhow::anyhow!("-o {name}: {e}, or mulsum, a sum with a factor of each rank")
+            })?,
+        };
         op.check(dtype).map_err(|e| anyhow::anyhow!("-o {}: {e}", args.op))?;
         ensure!(args.root < ranks, "-r {}: the root is a rank below {ranks}", args.root);
         let kind = kind.with_root(args.root);

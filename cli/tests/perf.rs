@@ -52,6 +52,19 @@ fn every_operation_is_measured() {
     }
 }
 
+/// The sum with a factor of each rank is measured and checked in every type, by nccl-tests' name and by ours.
+#[test]
+fn sums_with_factors_are_measured() {
+    let types = ["int8", "uint64", "half", "bfloat16", "float", "double", "fp8_e4m3", "fp8_e5m2"];
+    for (at, dtype) in types.into_iter().enumerate() {
+        let operation = ["all_reduce", "reduce", "reduce_scatter", "reduce_scatter_v"][at % 4];
+        let op = ["mulsum", "premulsum"][at % 2];
+        let points =
+            points(operation, &["-n", "3", "-b", "96", "-e", "9600", "-f", "100", "-d", dtype, "-o", op]);
+        assert_eq!(points.len(), 4, "{dtype}");
+    }
+}
+
 /// The bus bandwidth is the size over the time by nccl-tests' factor, and the size is what nccl-tests means by it.
 #[test]
 fn bandwidths_are_those_of_nccl_tests() {

@@ -125,7 +125,7 @@ fn receives_from_any_rank() {
         3,
         "recv/float/any/8|recv/float/any:7/8|barrier",
         &[
-            "rank 1 is in recv from any rank of",
+            "rank 1 is in recv from any rank with tag 7 of",
             "rank 2 is in operation 2 of communicator 1",
             "nobody is left to send",
         ],
@@ -134,6 +134,51 @@ fn receives_from_any_rank() {
     for rank in &ended[..2] {
         assert!(rank.failure().1.contains("and nobody is left to send"), "{rank:?}");
     }
+}
+
+/// Of ranks that receive from any rank, while all others do so too or have died, the dead one is told at once.
+#[test]
+fn receives_from_any_rank_and_a_death() {
+    for waits in ["recv/float/any/8|recv/float/any/8", "recv/float/any/8|recv/float/0/8"] {
+        let ended = ends(3, "script", &format!("{waits}|exit"));
+        for rank in &ended[..2] {
+            let (class, text, _) = rank.failure();
+            let took = took(&ended[..2], rank);
+            assert!(took < WITHIN, "{waits}: {took:?}: {text}");
+            assert_eq!(class, "Remote", "{text}");
+            assert!(text.starts_with("rank 2 (process ") && text.contains("it died"), "{waits}: {text}");
+        }
+    }
+}
+
+/// A rank whose messages come in under other tags than are asked for has sent: both tags are told, and not that it must
+/// send first. Also where the receive is from any rank, in a circle with a collective, or from the rank itself.
+#[test]
+fn messages_under_other_tags() {
+    let remedy = "receive with the tags that were sent, or send with those that are asked for";
+    let came = "rank 1 is in recv from rank 0 with tag 4 (what has come in has tag 3) of communicator 1";
+    told(2, "send/float/1:3/8 recv/float/1/8|recv/float/0:4/8 send/float/0/8", &[came, remedy]);
+    told(
+        3,
+        "send/float/1:3/8 send/float/1/8 recv/float/1:2/8|recv/float/any:4/8|recv/float/0/8",
+        &["rank 1 is in recv from any rank with tag 4 (what has come in has tag 0 and others) of", remedy],
+    );
+    told(3, "send/float/1:3/8 barrier|recv/float/0:4/8|barrier", &[came, remedy]);
+    told(
+        3,
+        "send/float/0:3/8 recv/float/0/8|barrier|barrier",
+        &["rank 0 is in recv from rank 0 with tag 0 (what has come in has tag 3) of", remedy],
+    );
+    told(
+        3,
+        "recv/float/1:5/8|recv/float/0:6/8|recv/float/0/8",
+        &["with tag 5 of", "one of them must send first"],
+    );
+    told(
+        3,
+        "send/float/1:3/LARGE|send/float/0:4/LARGE|barrier",
+        &["rank 0 is in send to rank 1 with tag 3 of"],
+    );
 }
 
 /// A rank in a collective or in finalize, and one that waits for a message of it, in one communicator.
@@ -175,6 +220,31 @@ fn a_thread_for_two_ranks() {
     ] {
         assert!(text.contains(part), "{text}");
     }
+}
+
+/// One thread that calls for two of three ranks of its process in a group.
+#[test]
+fn a_thread_for_a_group_of_ranks() {
+    let ended = ends(1, "one-thread", "group");
+    let (class, text, _) = ended[0].failure();
+    assert!(took(&ended, &ended[0]) < WITHIN, "{text}");
+    assert_eq!(class, "InvalidUsage", "{text}");
+    assert_on_page(text);
+    assert!(text.contains(" and waits for rank 2, whose calls are made by the thread that waits"), "{text}");
+}
+
+/// Groups, of one operation and of several, wait in circles as calls do: with others, and with each other.
+#[test]
+fn groups_in_a_circle() {
+    let came =
+        "recv from rank 0 of communicator 1, and each waits for the other; one of them must send first";
+    told(2, "group:recv/float/1/8|group:recv/float/0/8", &[came]);
+    told(2, "group:recv/float/1/8+recv/float/1:5/8|recv/float/0/8", &["one of them must send first"]);
+    told(
+        3,
+        "group:recv/float/1/8+send/float/1/LARGE|barrier|barrier",
+        &["rank 1 is in operation 2 of communicator 1"],
+    );
 }
 
 /// A rank that is gone without the operation that others wait in: in a call, in a group, on a stream, in a message.
@@ -270,8 +340,15 @@ fn quiet_ranks_and_groups_are_told_of() {
     assert!(text.starts_with("recv from any rank on rank 0 ") && text.contains(standing), "{text}");
     let sends = "sleep/150 send/float/0:1/8 ".repeat(30);
     for from in ["1", "any"] {
-        let (stderr, _) = suspected(2, "script", &format!("recv/float/{from}:7/8|{sends}"));
+        let (stderr, text) = suspected(2, "script", &format!("recv/float/{from}:7/8|{sends}"));
         assert!(!stderr.contains("has sent for") && !stderr.contains("has not sent for"), "{stderr}");
+        let rank = if from == "any" { "any rank" } else { "rank 1" };
+        let other =
+            format!("suspected: no message with tag 7 has come from {rank}, but there are some with tag 1, ");
+        assert!(stderr.matches(&other).count() == 1 && text.contains(&other), "{stderr}: {text}");
+        if from == "1" {
+            assert_on_page(&stderr);
+        }
     }
     let held = "does not run: run or drop the group that it is in";
     for call in ["barrier", "seqno barrier"] {
@@ -282,6 +359,42 @@ fn quiet_ranks_and_groups_are_told_of() {
             stderr.contains("seqno on rank 0 is not known: an operation's turn on rank 0 did not finish");
         assert_eq!(unknown, call != "barrier", "{stderr}");
     }
+}
+
+/// A rank that leaves with messages that it has not received says so in one line, by finalize and by drop; one that has
+/// received all says nothing.
+#[test]
+fn unread_messages_are_told_of() {
+    let told = |calls: &str| {
+        let ended = ends(3, "script", calls);
+        let told = |rank: &Ended| {
+            rank.stderr.lines().find(|line| line.contains("has not received")).map(String::from)
+        };
+        ended.iter().map(told).collect::<Vec<_>>()
+    };
+    let sends = "send/float/1:3/8 send/float/1:4/1500 send/float/1:4/1";
+    let line = "ringccl: warning: rank 1 leaves communicator 1 and has not received ";
+    let all = told(&format!("{sends} barrier|barrier|barrier"));
+    let text = all[1].as_deref().unwrap_or_default();
+    assert!(text.contains(&format!("{line}3 messages from rank 0 with tags 3, 4;")), "{all:?}");
+    assert!(all[0].is_none() && all[2].is_none(), "{all:?}");
+    assert_on_page(text);
+    let some =
+        told("send/float/1:3/8 send/float/1/8 barrier|recv/float/0/8 barrier|send/float/1:9/8 barrier");
+    let text = some[1].as_deref().unwrap_or_default();
+    assert!(text.contains(&format!("{line}2 messages from ranks 0, 2 with tags 3, 9;")), "{some:?}");
+    let dropped =
+        told("send/float/1:3/8 send/float/1/8 barrier drop|recv/float/0/8 barrier drop|barrier drop");
+    assert!(
+        dropped[1].as_deref().is_some_and(|text| text.contains("1 message from rank 0 with tag 3;")),
+        "{dropped:?}"
+    );
+    let none = told(
+        "send/float/1:3/8 send/float/0/8 recv/float/0/8|recv/float/0:3/8|barrier"
+            .replace("|barrier", "|sleep/1")
+            .as_str(),
+    );
+    assert!(none.iter().all(Option::is_none), "{none:?}");
 }
 
 /// A time-out says where a rank is that has not come: in another call, and what it finished last.

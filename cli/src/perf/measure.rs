@@ -6,7 +6,7 @@
 
 use super::Spec;
 use super::layout::Layout;
-use super::pattern::{Pattern, Shape, Value};
+use super::pattern::{Pattern, Shape, Value, pre_mul_sum};
 use super::table::{Point, Table};
 use super::what::What;
 use anyhow::{Context, Result};
@@ -86,6 +86,8 @@ fn run<T: Value>(spec: &Spec, comm: &mut Communicator, init_ms: f64) -> Result<u
 struct Bench<'a, T> {
     spec: &'a Spec,
     comm: &'a mut Communicator,
+    /// The reduction as this rank calls it.
+    op: ReduceOp,
     layout: Layout,
     pattern: Pattern<T>,
     send: Buffer<T>,
@@ -155,7 +157,11 @@ impl<'a, T: Value> Bench<'a, T> {
                 windows.push(comm.register(memory)?);
             }
         }
-        Ok(Self { spec, comm, pattern, send, recv, windows, layout })
+        let op = match spec.op {
+            ReduceOp::PreMulSum(_) => pre_mul_sum(T::DTYPE, comm.rank() as u64),
+            op => op,
+        };
+        Ok(Self { spec, comm, op, pattern, send, recv, windows, layout })
     }
 
     /// Gives the memory back.
@@ -202,7 +208,7 @@ impl<'a, T: Value> Bench<'a, T> {
         };
         let (send, recv) = (send.cast(), recv.cast());
         let Layout { count, ref counts, .. } = self.layout;
-        let (comm, dtype, op) = (&mut *self.comm, T::DTYPE, self.spec.op);
+        let (comm, dtype, op) = (&mut *self.comm, T::DTYPE, self.op);
         let root = self.spec.kind.root().unwrap_or(0) as usize;
         // SAFETY: in each call the buffers have the elements of the layout, which knows what the collective reads and
         // writes; they are apart, or in place where NCCL's definition says.
@@ -228,7 +234,8 @@ impl<'a, T: Value> Bench<'a, T> {
         // Results are checked before and after timing; time is taken on values that in-place operations keep finite.
         let before = self.check(in_place)?;
         self.send.fill(T::from_whole(1));
-        let neutral = if self.spec.op == ReduceOp::Sum { 0 } else { 1 };
+        let adds = matches!(self.op, ReduceOp::Sum | ReduceOp::PreMulSum(_));
+        let neutral = if adds { 0 } else { 1 };
         self.recv.fill(T::from_whole(neutral));
         if in_place {
             self.whole().fill(T::from_whole(neutral));

@@ -2,7 +2,7 @@
 
 use super::layout::{Part, Source};
 use half::{bf16, f16};
-use ringccl::{Element, F8E4M3, F8E5M2, ReduceOp};
+use ringccl::{DType, Element, F8E4M3, F8E5M2, ReduceOp, Scalar};
 use std::cmp::Ordering;
 
 /// An element that can hold small whole numbers exactly.
@@ -41,6 +41,16 @@ values! {
 /// misplaced data shows.
 const PERIOD: usize = 8191;
 
+/// What nccl-tests multiplies the input of a rank by in `mulsum`: 1 or 2, so that results are exact.
+fn factor(rank: u64) -> u64 {
+    1 + rank % 2
+}
+
+/// The sum to which `rank` gives its input times its factor.
+pub(super) fn pre_mul_sum(dtype: DType, rank: u64) -> ReduceOp {
+    ReduceOp::PreMulSum(Scalar::from_f64(dtype, factor(rank) as f64))
+}
+
 /// What the ranks hold, and what comes out, for one element type.
 #[derive(Clone, Debug)]
 pub(super) struct Pattern<T> {
@@ -65,17 +75,19 @@ impl Shape {
     fn input<T: Value>(&self, rank: u64, i: u64) -> u64 {
         let mixed = i.wrapping_mul(2_654_435_761) ^ rank.wrapping_mul(40_503);
         let hash = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+        // The largest factor leaves room for half of it.
+        let exact = if matches!(self.op, ReduceOp::PreMulSum(_)) { T::EXACT / 2 } else { T::EXACT };
         match self.op {
             // One rank holds 2 or 3, the others 1, so that products stay small.
             ReduceOp::Prod if self.reduces && (i + rank).is_multiple_of(self.ranks) => 2 + i % 2,
             ReduceOp::Prod if self.reduces => 1,
             _ if !self.reduces => hash % T::EXACT.min(1024),
             // Sums over all ranks stay exact; where 0 and 1 are too much for that, only so many ranks hold a 1.
-            _ if T::EXACT / self.ranks < 2 => {
-                let ones = 1 + (i / 3) % (T::EXACT - 1).min(self.ranks);
+            _ if exact / self.ranks < 2 => {
+                let ones = 1 + (i / 3) % (exact - 1).min(self.ranks);
                 u64::from((rank + 7 * i) % self.ranks < ones)
             }
-            _ => hash % (T::EXACT / self.ranks).min(1024),
+            _ => hash % (exact / self.ranks).min(1024),
         }
     }
 
@@ -94,7 +106,10 @@ impl Shape {
             ReduceOp::BitAnd => all.reduce(|a, b| a & b).unwrap_or(0) as f64,
             ReduceOp::BitOr => all.reduce(|a, b| a | b).unwrap_or(0) as f64,
             ReduceOp::BitXor => all.reduce(|a, b| a ^ b).unwrap_or(0) as f64,
-            ReduceOp::PreMulSum(_) => unreachable!("no option gives scalars"),
+            ReduceOp::PreMulSum(_) => {
+                let products = all.zip(0..).map(|(input, rank)| input * factor(rank));
+                products.sum::<u64>() as f64
+            }
         }
     }
 }
@@ -157,7 +172,7 @@ mod tests {
     /// The check counts exactly the elements that are wrong.
     #[test]
     fn wrong_elements_are_counted() {
-        for op in ReduceOp::BUILTIN {
+        for op in ReduceOp::BUILTIN.into_iter().chain([pre_mul_sum(DType::F32, 0)]) {
             let shape = Shape { op, ranks: 4, reduces: true };
             let parts = [Part { at: 0..100, source: Source::All, first: 0 }];
             let pattern = Pattern::<f32>::new(shape, 0);
@@ -174,6 +189,7 @@ mod tests {
                         ReduceOp::Min => all.fold(f32::MAX, f32::min),
                         ReduceOp::Max => all.fold(0.0, f32::max),
                         ReduceOp::Avg => all.map(|x| x / 4.0).sum(),
+                        ReduceOp::PreMulSum(_) => all.zip([1.0, 2.0, 1.0, 2.0]).map(|(x, by)| x * by).sum(),
                         _ => unreachable!("not an operation of floats"),
                     }
                 })
@@ -189,8 +205,11 @@ mod tests {
     #[test]
     fn sums_stay_exact() {
         fn check<T: Value>() {
-            for ranks in [1, 2, 3, 7, 8, 15, 16, 64, 1000] {
-                let shape = Shape { op: ReduceOp::Sum, ranks, reduces: true };
+            let ops = [ReduceOp::Sum, pre_mul_sum(T::DTYPE, 0)];
+            for (ranks, op) in
+                [1, 2, 3, 7, 8, 15, 16, 64, 1000].into_iter().flat_map(|n| ops.map(|op| (n, op)))
+            {
+                let shape = Shape { op, ranks, reduces: true };
                 let expected: Vec<f64> =
                     (0..PERIOD as u64).map(|i| shape.expected::<T>(Source::All, i)).collect();
                 let exact = |x: &f64| *x < T::EXACT as f64 && T::from_whole(*x as u64).to_f64() == *x;

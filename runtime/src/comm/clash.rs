@@ -27,6 +27,11 @@ impl Clash {
         self
     }
 
+    /// Whether this is of an operation after number `seqno`; a message that did not fit is of none, and after all.
+    pub(super) fn is_after(&self, seqno: u64) -> bool {
+        self.seqno == 0 || self.seqno > seqno
+    }
+
     /// Writes this to the record of the rank that found it, before that rank ends the communicator.
     pub(super) fn publish(&self, record: &MemberRecord) {
         let mut words = [self.seqno, 0, 0, 0, 0, 0, 0, 0, 0];

@@ -105,6 +105,8 @@ pub(crate) struct Engine {
     watch: Watch,
     /// Whether what runs is the barrier of `finalize`.
     pub(super) finalizing: bool,
+    /// Whether a call came after the end of the communicator and could not be done.
+    refused: bool,
     pub(super) fail: Option<FailPoint>,
 }
 
@@ -135,6 +137,7 @@ impl Engine {
             copy: None,
             watch: Watch::default(),
             finalizing: false,
+            refused: false,
             fail,
         }
     }
@@ -175,7 +178,7 @@ impl Engine {
     ) -> Result<Begun, Error> {
         let word = shared.aborted();
         if word != 0 {
-            return Err(shared.refuse(word, self.seqno + 1));
+            self.check_late(shared, word, call)?;
         }
         if self.running.on {
             // A panic has left it behind, half-way through its messages.
@@ -247,6 +250,24 @@ impl Engine {
     /// Adds a window to those of this rank; its number.
     pub(super) fn add_window(&mut self, window: Arc<Mapped>, config: &Config) -> usize {
         self.notices.add(window, config, &self.limits)
+    }
+
+    /// Whether a call can still be done although the communicator has ended by `word`.
+    #[cold]
+    fn check_late(&mut self, shared: &Shared, word: u64, call: &Call) -> Result<(), Error> {
+        let seqno = self.seqno + 1;
+        let needed = match call.kind {
+            Kind::Broadcast { root } | Kind::Scatter { root } if root != shared.rank => root..root + 1,
+            _ => 0..shared.nranks,
+        };
+        if health::was_sent_before(&shared.segment, word, seqno, needed) {
+            return Ok(());
+        }
+        // Only the first late call is one that the others have made under this number.
+        let late = (seqno, Descriptor::new(call, self.finalizing));
+        let is_first = !std::mem::replace(&mut self.refused, true);
+        let clash = is_first.then(|| shared.health().clash_of_late(&shared.segment, word, late)).flatten();
+        Err(clash.unwrap_or_else(|| shared.refuse(word, seqno)))
     }
 
     /// Adds a call to the sum over all calls, for those that nobody waits in and the journal loses.
@@ -401,7 +422,17 @@ impl Engine {
     /// its part before.
     #[cold]
     unsafe fn is_done_all_the_same(&mut self, shared: &Shared, error: &Error) -> bool {
-        if !matches!(error, Error::Aborted { .. } | Error::Revoked { .. } | Error::PeerGone { .. }) {
+        let is_of_others = match error {
+            Error::Aborted { .. }
+            | Error::Revoked { .. }
+            | Error::PeerGone { .. }
+            | Error::Order { .. }
+            | Error::Deadlock { .. } => true,
+            // What ranks called differently is told to all of them.
+            Error::Mismatch { seqno, .. } => *seqno == 0 || *seqno > self.seqno,
+            _ => false,
+        };
+        if !is_of_others {
             return false;
         }
         loop {

@@ -4,6 +4,7 @@ use super::clash::Clash;
 use super::descriptor::Descriptor;
 use super::misfit::Misfit;
 use super::order;
+use super::overdue;
 use super::peers::Peers;
 use super::registry::Entry;
 use super::roll::Roll;
@@ -55,6 +56,16 @@ impl Verdict {
             Self::Revoked(rank) => (8, rank),
         };
         (kind << 32) | u64::from(rank + 1)
+    }
+
+    /// Whether what was sent before a communicator ended so is still received: not where the program has asked for the
+    /// end, nor by the rank that has ended it itself.
+    fn leaves_messages(self, rank: u32) -> bool {
+        match self {
+            Self::Dead(_) | Self::Left(_) => true,
+            Self::Timeout(by) | Self::Failed(by) | Self::Mismatch(by) | Self::Order(by) => by != rank,
+            Self::Aborted(_) | Self::Revoked(_) => false,
+        }
     }
 
     /// Reads the word back, whatever it holds: a rank that cannot be reads as the last one, a kind that does not
@@ -223,11 +234,17 @@ impl Health {
     }
 
     /// Called now and then by a rank that waits for messages of `peers`, or for one of them to take its own: the first
-    /// of them that is gone, if all others are gone too or there is no other.
+    /// of them that is gone, if all others are gone too or there is no other. Who has died is noted in `entry`.
     #[cold]
-    pub(crate) fn check_peers(&mut self, segment: &Segment, peers: Range<u32>) -> Result<Option<u32>, Error> {
+    pub(super) fn check_peers(
+        &mut self,
+        segment: &Segment,
+        peers: Range<u32>,
+        entry: &Entry,
+    ) -> Result<Option<u32>, Error> {
         self.listen(segment, 0)?;
         let ended = self.peers.gone();
+        entry.note_dead(&ended);
         let own = self.rank;
         let is_gone = |rank: u32| {
             ended.contains(&rank) || segment.member_record(rank).identity.state() == MemberState::Left
@@ -303,6 +320,26 @@ impl Health {
         None
     }
 
+    /// The error for a call that this rank makes too late as operation `seqno`, if another rank has called something
+    /// else there, and a later clash has ended the communicator.
+    pub(super) fn clash_of_late(
+        &self,
+        segment: &Segment,
+        word: u64,
+        (seqno, mine): (u64, Descriptor),
+    ) -> Option<Error> {
+        let Verdict::Mismatch(by) = Verdict::from_word(word, self.nranks()) else { return None };
+        if !Clash::read(segment.member_record(by), self.nranks()).is_after(seqno) {
+            return None;
+        }
+        let clash = (0..self.nranks()).filter(|rank| *rank != self.rank).find_map(|rank| {
+            let Record::Here(theirs) = segment.member_record(rank).journal.read(seqno) else { return None };
+            let calls = [Some(mine), Some(Descriptor::from_words(theirs))];
+            (theirs != mine.to_words()).then_some(Clash { seqno, ranks: [self.rank, rank], calls })
+        });
+        clash.map(|clash| clash.sorted().into_error(self.rank))
+    }
+
     /// The first of this rank's last calls that another rank has entered differently.
     ///
     /// Earlier operations count too: one that sends and does not wait, as a broadcast's root does, may have been a
@@ -371,6 +408,25 @@ impl Health {
     }
 }
 
+/// Whether messages that were sent before are still received in a communicator that has ended by `word`, or has not.
+pub(super) fn leaves_messages(segment: &Segment, word: u64) -> bool {
+    word == 0 || Verdict::from_word(word, segment.geometry().members).leaves_messages(segment.member())
+}
+
+/// Whether operation `seqno`, for which this rank needs messages of `needed`, can be done although the communicator has
+/// ended by `word`: they had all finished it, so it is this rank alone that is late.
+pub(super) fn was_sent_before(segment: &Segment, word: u64, seqno: u64, needed: Range<u32>) -> bool {
+    let (nranks, rank) = (segment.geometry().members, segment.member());
+    let verdict = Verdict::from_word(word, nranks);
+    // What ranks called differently is told to all of them.
+    let is_before = match verdict {
+        Verdict::Mismatch(by) => Clash::read(segment.member_record(by), nranks).is_after(seqno),
+        _ => true,
+    };
+    let mut others = needed.filter(|other| *other != rank);
+    is_before && verdict.leaves_messages(rank) && others.all(|other| has_finished(segment, other, seqno))
+}
+
 /// Whether a rank has finished operation `seqno`; then all its messages of it can be seen.
 fn has_finished(segment: &Segment, rank: u32, seqno: u64) -> bool {
     // ORDERING: Acquire pairs with the Release in `Communicator::run`.
@@ -387,6 +443,14 @@ pub(crate) fn end(segment: &Segment, verdict: Verdict, health: &Health, seqno: u
 /// Ends a communicator of this process that is part of a tangle; the caller wakes its ranks afterwards.
 pub(crate) fn end_tangled(entry: &Entry, tangle: &Tangle) {
     let view = &entry.view;
+    // Where any rank could have sent, one that has died is why nobody does.
+    let has_left = |rank: &u32| view.member_record(*rank).identity.state() == MemberState::Left;
+    if tangle.is_for_any()
+        && let Some(dead) = entry.dead().into_iter().find(|rank| !has_left(rank))
+    {
+        view.header().abort(Verdict::Dead(dead).to_word());
+        return;
+    }
     tangle.publish(view.member_record(view.member()));
     view.header().abort(Verdict::Order(view.member()).to_word());
 }
@@ -400,7 +464,12 @@ pub(crate) fn explain(segment: &Segment, word: u64, health: &Health, seqno: u64)
             let record = segment.member_record(by);
             match Misfit::read(record, nranks) {
                 Some(misfit) => misfit.into_error(rank),
-                None => Clash::read(record, nranks).into_error(rank),
+                None => {
+                    let clash = Clash::read(record, nranks);
+                    // An earlier call of this rank that nobody has compared is what this rank must hear of.
+                    let own = health.compare_journals(segment, seqno).filter(|own| clash.is_after(own.seqno));
+                    own.map_or(clash, Clash::sorted).into_error(rank)
+                }
             }
         }
         Verdict::Order(by) => Tangle::read(segment.member_record(by)).into_error(rank),
@@ -409,14 +478,7 @@ pub(crate) fn explain(segment: &Segment, word: u64, health: &Health, seqno: u64)
             Error::PeerGone { dead, how: health.describe(dead, "it left the communicator"), rank, seqno }
         }
         Verdict::Timeout(by) => {
-            let stage = match seqno {
-                0 if !segment.is_complete() => Stage::Join,
-                // Met in a send or receive, which have no numbers.
-                0 => Stage::Recv { from: None },
-                seqno => Stage::Operation(seqno),
-            };
-            let late = standing(segment, &health.peers, rank, stage);
-            let reason = format!("after a time-out: {}", late.unwrap_or_else(|| "this rank was late".into()));
+            let reason = after_timeout(segment, health, by, seqno);
             Error::Aborted { by, reason, rank, seqno }
         }
         Verdict::Failed(by) => {
@@ -427,6 +489,22 @@ pub(crate) fn explain(segment: &Segment, word: u64, health: &Health, seqno: u64)
             Error::Aborted { by, reason: "because its program called abort".into(), rank, seqno }
         }
     }
+}
+
+/// Why rank `by` has ended the communicator when its time limit passed, as told at operation `seqno` of this rank.
+fn after_timeout(segment: &Segment, health: &Health, by: u32, seqno: u64) -> String {
+    let own = match seqno {
+        0 if !segment.is_complete() => Stage::Join,
+        // Met in a send or receive, which have no numbers.
+        0 => Stage::Recv { from: None },
+        seqno => Stage::Operation(seqno),
+    };
+    // What is late there may be something else than what this rank is at.
+    let theirs = overdue::read(segment.member_record(by), health.nranks()).filter(|theirs| *theirs != own);
+    let (rank, stage) = theirs.map_or((health.rank, own), |theirs| (by, theirs));
+    let of = theirs.map(|theirs| format!(" of its {theirs}")).unwrap_or_default();
+    let late = standing(segment, &health.peers, rank, stage);
+    format!("after a time-out{of}: {}", late.unwrap_or_else(|| "this rank was late".into()))
 }
 
 /// The error of a rank for which a stage takes longer than `limit`: who is behind, and where. If the communicator has
@@ -448,6 +526,9 @@ pub(crate) fn timeout(
         standing = format!("{standing}; {suspicion}");
     }
     let verdict = Verdict::Timeout(health.rank);
+    if segment.header().aborted() == 0 {
+        overdue::publish(segment.member_record(health.rank), stage);
+    }
     let ended = end(segment, verdict, health, stage.seqno());
     if segment.header().aborted() != verdict.to_word() {
         return ended;

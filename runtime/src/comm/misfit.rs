@@ -58,12 +58,14 @@ impl Misfit {
         Self { receiver, sender, sent: sent.into(), expected: expected.into() }
     }
 
-    /// Ends the communicator because of this, as its receiver; the error for it, or for what ended it before.
+    /// Ends the communicator because of this, as its receiver, if it has not ended; the error for it.
     #[cold]
     pub(crate) fn tell(&self, shared: &Shared) -> Error {
-        if shared.aborted() == 0 {
-            self.publish(shared.record());
+        if shared.aborted() != 0 {
+            // What ended it before is not what is wrong with this receive.
+            return self.into_error(shared.rank);
         }
+        self.publish(shared.record());
         health::end(&shared.segment, Verdict::Mismatch(shared.rank), &shared.health(), 0)
     }
 

@@ -14,6 +14,7 @@ mod joining;
 mod misfit;
 mod notices;
 mod order;
+mod overdue;
 mod peers;
 mod point_to_point;
 mod processes;
@@ -26,6 +27,7 @@ mod signal;
 mod split;
 mod standing;
 mod stuck;
+mod tags;
 mod tangle;
 mod watch;
 
@@ -39,7 +41,8 @@ pub(crate) use registry::UnderWay;
 pub(crate) use shared::Shared;
 pub use shrink::Shrink;
 pub(crate) use signal::SignalWait;
-pub(crate) use watch::{Duty, SUSPECTED_AFTER, Watch};
+pub(crate) use tags::Tags;
+pub(crate) use watch::{Duty, Mailing, SUSPECTED_AFTER, Watch};
 
 use crate::config::{Bind, Config};
 use crate::error::{Error, Stage};
@@ -393,6 +396,11 @@ impl Communicator {
         let engine = self.engine()?;
         let together = met.and_then(|()| if is_revoked { Ok(()) } else { engine.compare_all(&shared) });
         fail::at(&mut engine.fail, fail::FINALIZE_MET);
+        if together.is_ok()
+            && report::any_unread((0..shared.nranks).map(|rank| shared.segment.member_record(rank)))
+        {
+            shared.tell_unread(|rank| report::has_sent(shared.segment.member_record(rank)));
+        }
         let report = match &shared.config.report {
             Some(path) if shared.rank == 0 => {
                 report::write(path, &shared.segment, shared.health().members(), about)

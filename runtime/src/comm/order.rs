@@ -12,7 +12,8 @@
 //! If the way leads back to itself, that is a circle. It is *certain* that nobody on it can go on, if
 //!
 //! 1. each wait keeps its rank from doing what the wait before it is for: both are in one collective; or the call has
-//!    the rank's only handle and nothing else of the rank is under way; or the whole process can do nothing else;
+//!    the rank's only handle, or no other thread of the process could call anything, and nothing of the rank is under
+//!    way, in the same batch or elsewhere, that could be what is waited for;
 //! 2. nothing has happened meanwhile: a first walk finds the circle, a second one the same waits, and a later one the
 //!    same waits again, each of which has since looked at least twice. So every rank of the circle has looked
 //!    after the first walk had seen them all waiting, and found nothing, and a rank that waits does nothing.
@@ -56,11 +57,8 @@ impl Walker {
             knot(own).unwrap_or_default()
         } else {
             match follow(own) {
-                (way, End::Circle(0)) => {
-                    let is_certain = is_certain(&way);
-                    (way, is_certain)
-                }
-                _ => Default::default(),
+                Way { waits, end: End::Circle(0), is_certain } => (waits, is_certain),
+                Way { .. } => Default::default(),
             }
         };
         let looks: Vec<u64> = circle.iter().map(|stuck| stuck.looks).collect();
@@ -109,28 +107,36 @@ enum End {
     Open,
 }
 
-/// The waits from this one on, this one first, and where they end.
-fn follow(own: Stuck) -> (Vec<Stuck>, End) {
-    let mut way = vec![own];
-    let mut at = own;
-    while way.len() <= STEPS_MAX {
-        match next(own, at) {
-            Ok(stuck) => {
-                // A circle that this wait is not on, but behind.
-                if let Some(known) = way.iter().position(|known| known.is_same_wait(&stuck)) {
-                    return (way, End::Circle(known));
-                }
-                way.push(stuck);
-                at = stuck;
-            }
-            Err(end) => return (way, end),
+/// Waits of which each leads to the next, and where they end.
+#[derive(Debug)]
+struct Way {
+    waits: Vec<Stuck>,
+    end: End,
+    /// Whether each keeps its process from what the one before it is for.
+    is_certain: bool,
+}
+
+/// The way from this wait on.
+fn follow(own: Stuck) -> Way {
+    let (mut waits, mut is_certain, mut at) = (vec![own], true, own);
+    while waits.len() <= STEPS_MAX {
+        let next = match next(at) {
+            Ok(next) => next,
+            Err(end) => return Way { waits, end, is_certain: false },
+        };
+        is_certain &= keeps(&at, &next);
+        // This wait, or a circle that it is not on, but behind.
+        if let Some(known) = waits.iter().position(|known| known.is_same_wait(&next)) {
+            return Way { waits, end: End::Circle(known), is_certain };
         }
+        waits.push(next);
+        at = next;
     }
-    (way, End::Open)
+    Way { waits, end: End::Open, is_certain: false }
 }
 
 /// Where the process of the rank that is awaited in `at` waits itself, or how the way ends there.
-fn next(own: Stuck, at: Stuck) -> Result<Stuck, End> {
+fn next(at: Stuck) -> Result<Stuck, End> {
     // Only communicators that this process belongs to can be looked into.
     let entries = registry::of_job(at.job);
     let view = &entries.first().ok_or(End::Open)?.view;
@@ -146,10 +152,6 @@ fn next(own: Stuck, at: Stuck) -> Result<Stuck, End> {
     }
     if next.job == MAKING {
         return Err(End::Making(at.awaits, next.seqno));
-    }
-    let is_here = entries.iter().any(|entry| entry.view.member() == at.awaits);
-    if is_here && next.epoch == own.epoch && next.job == own.job {
-        return Err(End::Circle(0));
     }
     Ok(next)
 }
@@ -174,11 +176,7 @@ fn knot(own: Stuck) -> Option<(Vec<Stuck>, bool)> {
         }
         for awaits in awaited(&wait)? {
             let wait = Stuck { awaits, ..wait };
-            let next = match next(own, wait) {
-                Ok(next) => next,
-                Err(End::Circle(_)) => own,
-                Err(End::Making(..) | End::Open) => return None,
-            };
+            let next = next(wait).ok()?;
             is_certain &= keeps(&wait, &next);
             if !all.iter().any(|known| known.is_same_wait(&next)) {
                 all.push(next);
@@ -192,7 +190,7 @@ fn knot(own: Stuck) -> Option<(Vec<Stuck>, bool)> {
     Some((all, is_certain))
 }
 
-/// The ranks that a wait is for, but those that have left and do nothing any more.
+/// The ranks that a wait is for, but those that have left or died and do nothing any more.
 fn awaited(wait: &Stuck) -> Option<Vec<u32>> {
     if wait.awaits != SEVERAL {
         return Some(vec![wait.awaits]);
@@ -200,18 +198,14 @@ fn awaited(wait: &Stuck) -> Option<Vec<u32>> {
     let entries = registry::of_job(wait.job);
     let view = &entries.first()?.view;
     // What such a rank sent before is found by the looks that come after.
-    let is_there = |rank: &u32| view.member_record(*rank).identity.state() != MemberState::Left;
+    let dead = entries.first()?.dead();
+    let is_there =
+        |rank: &u32| view.member_record(*rank).identity.state() != MemberState::Left && !dead.contains(rank);
     Some((0..view.geometry().members).filter(is_there).collect())
 }
 
-/// Whether no rank on a circle can do what the one before it waits for, as long as it waits itself.
-fn is_certain(circle: &[Stuck]) -> bool {
-    // The last wait is for the process of the first.
-    let next = circle.iter().skip(1).chain(circle.first());
-    circle.iter().zip(next).all(|(wait, next)| keeps(wait, next))
-}
-
-/// Whether the process that waits in `next` cannot do what `wait` is for.
+/// Whether the process that waits in `next`, as the record of the rank awaited in `wait` says, cannot do what that is
+/// for.
 fn keeps(wait: &Stuck, next: &Stuck) -> bool {
     if next.is_in(wait, wait.awaits) {
         return true;
@@ -220,8 +214,13 @@ fn keeps(wait: &Stuck, next: &Stuck) -> bool {
     // A receive takes messages off its source's ring, or those of all, also those that it is not for.
     let is_from_it = next.awaits == wait.rank || next.awaits == SEVERAL;
     let takes = is_same_rank && wait.call == Call::Send && next.call == Call::Recv && is_from_it;
-    let has_other = if wait.is_collective() { next.marks.has_collective } else { next.marks.has_mail };
-    !takes && (next.marks.is_alone || (is_same_rank && next.marks.is_held && !has_other))
+    let has_other = match wait.call {
+        Call::Collective | Call::Finalize => next.marks.has_collective,
+        Call::Send => next.marks.has_recv,
+        Call::Recv => next.marks.has_send,
+        Call::Unknown => true,
+    };
+    !takes && !has_other && (next.marks.is_alone || (is_same_rank && next.marks.is_held))
 }
 
 /// What a rank whose wait has reached its time limit may have got into, in words, if anything can be seen.
@@ -232,11 +231,11 @@ pub(super) fn suspicion(view: &Segment) -> Option<String> {
     if own.awaits == SEVERAL {
         return knot(own).map(|(all, _)| Tangle::new(&all).suspicion());
     }
-    let (way, end) = follow(own);
+    let Way { waits, end, .. } = follow(own);
     match end {
-        End::Circle(from) => Some(Tangle::new(way.get(from..)?).suspicion()),
+        End::Circle(from) => Some(Tangle::new(waits.get(from..)?).suspicion()),
         End::Making(maker, number) => {
-            let used = number_of(way.last()?.job);
+            let used = number_of(waits.last()?.job);
             Some(format!(
                 "suspected: communicators made and used in different orders: rank {maker} is making its communicator \
                  {number} and waits for the other ranks to make it, while this one is used: communicator {used}"
@@ -263,10 +262,11 @@ mod tests {
     use crate::comm::stuck::Marks;
 
     fn stuck(rank: u32, call: Call, awaits: u32, marks: Marks) -> Stuck {
-        Stuck { epoch: 1, job: 7, rank, call, seqno: 3, awaits, marks, looks: 1 }
+        Stuck { epoch: 1, job: 7, rank, call, seqno: 3, tags: Default::default(), awaits, marks, looks: 1 }
     }
 
-    const HELD: Marks = Marks { is_alone: false, is_held: true, has_mail: false, has_collective: false };
+    const HELD: Marks =
+        Marks { is_alone: false, is_held: true, has_send: false, has_recv: false, has_collective: false };
 
     /// A wait keeps its rank from serving another one only if the rank can do nothing else meanwhile.
     #[test]
@@ -275,11 +275,21 @@ mod tests {
         let send = |marks| stuck(1, Call::Send, 2, marks);
         assert!(keeps(&recv, &send(HELD)));
         assert!(keeps(&recv, &send(Marks { has_collective: true, ..HELD })), "a collective sends no message");
-        assert!(!keeps(&recv, &send(Marks { has_mail: true, ..HELD })), "another send may be the one");
+        assert!(keeps(&recv, &send(Marks { has_recv: true, ..HELD })), "nor does a receive");
+        assert!(!keeps(&recv, &send(Marks { has_send: true, ..HELD })), "another send may be the one");
         assert!(!keeps(&recv, &send(Marks { is_held: false, ..HELD })), "another thread may send");
-        assert!(keeps(&recv, &send(Marks { is_alone: true, is_held: false, ..HELD })));
+        let alone = Marks { is_alone: true, is_held: false, ..HELD };
+        assert!(keeps(&recv, &send(alone)));
+        assert!(
+            !keeps(&recv, &send(Marks { has_send: true, ..alone })),
+            "another one of its batch may be the one"
+        );
+        let other = Stuck { rank: 3, ..send(Marks { has_send: true, ..alone }) };
+        assert!(!keeps(&recv, &other), "so it may where the thread is told to wait as another rank");
+        assert!(keeps(&recv, &Stuck { marks: alone, ..other }));
         let collective = stuck(0, Call::Collective, 1, HELD);
-        assert!(keeps(&collective, &send(Marks { has_mail: true, ..HELD })), "a message is no collective");
+        let messages = Marks { has_send: true, has_recv: true, ..HELD };
+        assert!(keeps(&collective, &send(messages)), "a message is no collective");
         assert!(!keeps(&collective, &send(Marks { has_collective: true, ..HELD })), "it may be queued");
     }
 
@@ -291,6 +301,9 @@ mod tests {
         assert!(!keeps(&send, &stuck(1, Call::Recv, 0, alone)));
         assert!(!keeps(&send, &stuck(1, Call::Recv, SEVERAL, alone)));
         assert!(keeps(&send, &stuck(1, Call::Recv, 2, alone)));
+        let another = Marks { has_recv: true, ..alone };
+        assert!(!keeps(&send, &stuck(1, Call::Recv, 2, another)), "another receive takes them too");
+        assert!(keeps(&send, &stuck(1, Call::Recv, 2, Marks { has_send: true, ..alone })));
     }
 
     /// Ranks in one collective wait there whatever else they may do; those of another rank of the process do not.

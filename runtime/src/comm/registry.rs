@@ -7,6 +7,7 @@
 //! In a simulation the ranks share a process; there each fiber counts as one.
 
 use super::stuck::{self, Call, MAKING, Marks, SEVERAL, Stuck};
+use super::tags::Tags;
 use crate::stream;
 use shmring::layout::MemberRecord;
 use shmring::segment::Segment;
@@ -27,8 +28,12 @@ pub(crate) struct Entry {
     /// How many waits there were.
     #[cfg(ringccl_sim)]
     waits: Mutex<u64>,
-    /// Sends and receives that are under way, or will be: each has a clone.
-    mail: Arc<()>,
+    /// Ranks whose processes are known to have ended.
+    dead: Mutex<Vec<u32>>,
+    /// Sends that are under way, or will be: each has a clone.
+    sends: Arc<()>,
+    /// The same for receives.
+    receives: Arc<()>,
     /// The same for collectives that are tasks.
     collectives: Arc<()>,
 }
@@ -191,7 +196,9 @@ pub(super) fn enter(job: u64, view: Segment) -> Arc<Entry> {
         maker: own_thread(),
         #[cfg(ringccl_sim)]
         waits: Mutex::default(),
-        mail: Arc::default(),
+        dead: Mutex::default(),
+        sends: Arc::default(),
+        receives: Arc::default(),
         collectives: Arc::default(),
     });
     ENTRIES.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&entry));
@@ -234,9 +241,27 @@ impl Entry {
         stuck::write(self.record(), None);
     }
 
-    /// A send or receive of this communicator begins.
-    pub(crate) fn mail(&self) -> UnderWay {
-        UnderWay { _counted: Arc::clone(&self.mail) }
+    /// Notes which ranks' processes have ended.
+    pub(super) fn note_dead(&self, dead: &[u32]) {
+        let mut known = self.dead.lock().unwrap_or_else(PoisonError::into_inner);
+        if *known != dead {
+            dead.clone_into(&mut known);
+        }
+    }
+
+    /// The ranks whose processes are known to have ended.
+    pub(super) fn dead(&self) -> Vec<u32> {
+        self.dead.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A send of this communicator begins.
+    pub(crate) fn send(&self) -> UnderWay {
+        UnderWay { _counted: Arc::clone(&self.sends) }
+    }
+
+    /// A receive of this communicator begins.
+    pub(crate) fn receive(&self) -> UnderWay {
+        UnderWay { _counted: Arc::clone(&self.receives) }
     }
 
     /// A collective of this communicator begins, or is queued.
@@ -244,9 +269,9 @@ impl Entry {
         UnderWay { _counted: Arc::clone(&self.collectives) }
     }
 
-    /// Sends and receives, and collectives, that are under way.
-    fn under_way(&self) -> (usize, usize) {
-        (Arc::strong_count(&self.mail) - 1, Arc::strong_count(&self.collectives) - 1)
+    /// Sends, receives, and collectives that are under way.
+    fn under_way(&self) -> [usize; 3] {
+        [&self.sends, &self.receives, &self.collectives].map(|all| Arc::strong_count(all) - 1)
     }
 
     /// The thread that has the communicator in its hands.
@@ -302,12 +327,13 @@ pub(super) struct Wait {
     pub(super) rank: u32,
     pub(super) call: Call,
     pub(super) seqno: u64,
+    pub(super) tags: Tags,
     /// The awaited rank, or [`SEVERAL`].
     pub(super) awaits: u32,
     /// Whether the operation is counted as under way: it is a task.
     pub(super) is_task: bool,
-    /// Whether the thread may go on elsewhere meanwhile.
-    pub(super) in_company: bool,
+    /// Whether the thread may go on elsewhere meanwhile, and not only after this wait.
+    pub(super) may_go_on: bool,
 }
 
 /// A wait that others know of, or one that nobody knows of yet; they are told that it is over when this is dropped.
@@ -334,37 +360,27 @@ impl Announced {
         };
         self.looks += 1;
         let all = entries();
-        let marks = self.marks(wait, &all);
-        let Wait { job, rank, call, seqno, awaits, .. } = wait;
-        let stuck = Stuck { epoch, job, rank, call, seqno, awaits, marks, looks: self.looks };
-        for entry in all.into_iter().filter(|entry| entry.say(Some(stuck))) {
-            if !self.told.iter().any(|told| Arc::ptr_eq(told, &entry)) {
+        let thread = self.marks_of_thread(wait, all.len());
+        let Wait { job, rank, call, seqno, tags, awaits, .. } = wait;
+        let stuck = Stuck { epoch, job, rank, call, seqno, tags, awaits, marks: thread, looks: self.looks };
+        for entry in all {
+            let stuck = Stuck { marks: marks_of_rank(thread, wait, &entry), ..stuck };
+            if entry.say(Some(stuck)) && !self.told.iter().any(|told| Arc::ptr_eq(told, &entry)) {
                 self.told.push(entry);
             }
         }
         stuck
     }
 
-    fn marks(&mut self, wait: Wait, all: &[Arc<Entry>]) -> Marks {
-        let own = |is_own: bool| usize::from(wait.is_task && is_own);
-        let is_mail = matches!(wait.call, Call::Send | Call::Recv);
-        let (mut has_mail, mut has_collective, mut others) = (false, false, false);
-        for entry in all {
-            let (mail, collectives) = entry.under_way();
-            let is_this = entry.job == wait.job && entry.view.member() == wait.rank;
-            let mail = mail > own(is_this && is_mail);
-            let collectives = collectives > own(is_this && !is_mail);
-            (has_mail, has_collective) =
-                (has_mail | (is_this && mail), has_collective | (is_this && collectives));
-            others |= mail | collectives;
-        }
-        let is_held = wait.job != MAKING && !wait.in_company && is_holding();
+    /// What holds for all ranks that the thread has in its hands.
+    fn marks_of_thread(&mut self, wait: Wait, communicators: usize) -> Marks {
+        let is_held = wait.job != MAKING && !wait.may_go_on && is_holding();
         // Looking costs some system calls. Who is alone stays so until it goes on; who is not asks ever less often.
-        let matters = !wait.in_company && (all.len() > 1 || !is_held);
+        let matters = !wait.may_go_on && (communicators > 1 || !is_held);
         if matters && !self.is_alone && self.looks.is_power_of_two() {
             self.is_alone = is_only_thread();
         }
-        Marks { is_alone: self.is_alone && !others, is_held, has_mail, has_collective }
+        Marks { is_alone: self.is_alone, is_held, ..Marks::default() }
     }
 
     /// Says in the records of all communicators of this thread that it makes another one, of this number.
@@ -376,9 +392,10 @@ impl Announced {
             rank: 0,
             call,
             seqno: number,
+            tags: Tags::default(),
             awaits: SEVERAL,
             is_task: false,
-            in_company: false,
+            may_go_on: false,
         });
         announced
     }
@@ -397,6 +414,19 @@ impl Announced {
             entry.say(None);
         }
         self.wait = None;
+    }
+}
+
+/// The marks for the record of one rank: what it has under way besides the operation that waits.
+fn marks_of_rank(thread: Marks, wait: Wait, entry: &Entry) -> Marks {
+    let [sends, receives, collectives] = entry.under_way();
+    let is_own = wait.is_task && entry.job == wait.job && entry.view.member() == wait.rank;
+    let own = |is_one: bool| usize::from(is_own && is_one);
+    Marks {
+        has_send: sends > own(wait.call == Call::Send),
+        has_recv: receives > own(wait.call == Call::Recv),
+        has_collective: collectives > own(!wait.call.is_message()),
+        ..thread
     }
 }
 

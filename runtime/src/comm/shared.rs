@@ -6,6 +6,7 @@ use super::registry::{self, Entry};
 use crate::config::Config;
 use crate::error::Error;
 use crate::mail::Mail;
+use crate::settings;
 use crate::task::Ahead;
 use shmring::layout::{MemberRecord, MemberState};
 use shmring::segment::Segment;
@@ -50,6 +51,14 @@ impl Shared {
         self.segment.header().aborted()
     }
 
+    /// Whether messages that were sent before are still received: the communicator has not ended, or by what others did
+    /// or by a rank's death.
+    #[inline]
+    pub(crate) fn takes_messages(&self) -> bool {
+        let word = self.aborted();
+        word == 0 || health::leaves_messages(&self.segment, word)
+    }
+
     /// An error of a ring or the segment, as seen by this rank.
     pub(crate) fn segment_error(&self, cause: shmring::Error) -> Error {
         Error::Segment { rank: self.rank, cause }
@@ -81,7 +90,12 @@ impl Shared {
     pub(crate) fn give_up(&self, own: Error, seqno: u64) -> Error {
         let mut health = self.health();
         let verdict = Verdict::Failed(self.rank);
-        if self.aborted() == 0 {
+        let is_cause = match self.aborted() {
+            0 => true,
+            // A time-out has ended it before it got here, and nobody may have kept its result.
+            word => word == Verdict::Timeout(self.rank).to_word() && matches!(own, Error::Timeout { .. }),
+        };
+        if is_cause {
             // The first counts; what comes later is often a consequence.
             let _ = self.cause.set(own.to_string());
         }
@@ -90,7 +104,8 @@ impl Shared {
         if first {
             health.report_abort(&own);
         }
-        let own_stands = first || matches!(own, Error::PeerGone { .. } | Error::Timeout { .. });
+        let own_stands =
+            first || matches!(own, Error::PeerGone { .. } | Error::Timeout { .. } | Error::Mismatch { .. });
         let error = if own_stands { own } else { standing };
         health.let_cause_go_first(&error);
         error
@@ -128,6 +143,22 @@ impl Shared {
         Ahead { state: [self.engine.serving(), started], runs }
     }
 
+    /// Says to the log what this rank leaves unread, from ranks that `is_source` names or that something has come from.
+    pub(super) fn tell_unread(&self, is_source: impl Fn(u32) -> bool) {
+        // Nobody reads what simulated ranks say, and some are dropped when their machine has gone.
+        if cfg!(ringccl_sim) {
+            return;
+        }
+        let unread = self.mail.unread(self, is_source);
+        if !unread.is_empty() {
+            let (rank, number) = (self.rank, self.entry.number());
+            settings::warn(&format!(
+                "rank {rank} leaves communicator {number} and has not received {unread}; whoever sent them may wait for \
+                 an answer"
+            ));
+        }
+    }
+
     fn leave(&self) {
         self.record().identity.set_state(MemberState::Left);
         if self.segment.header().sleepers.any() {
@@ -148,6 +179,10 @@ impl Drop for Shared {
     fn drop(&mut self) {
         registry::leave(&self.entry);
         if self.record().identity.state() != MemberState::Left {
+            // Rings that were never used are not made for this: it costs memory of every communicator that is dropped.
+            if self.aborted() == 0 && !std::thread::panicking() {
+                self.tell_unread(|_| false);
+            }
             self.leave();
         }
     }

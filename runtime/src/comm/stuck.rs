@@ -3,11 +3,13 @@
 //! ```text
 //!  word 57   epoch: tells this wait from every other one of the process; 0 while the words change, or nothing waits
 //!  word 58   job of the communicator in which it waits
-//!  word 59   number of the operation; 0 in a send or receive
-//!  word 60   bits 0..32 the rank that is awaited, 32..40 marks, 40..56 the rank as which it waits, 56.. the call
+//!  word 59   number of the operation; in a send or receive bits 0..32 its tag, 32.. another one that has come in
+//!  word 60   bits 0..32 the rank that is awaited, 32..36 and 38 marks, 36..38 what tags have come in,
+//!            40..56 the rank as which it waits, 56.. the call
 //!  word 61   how often the thread has looked since the wait began
 //! ```
 
+use super::tags::Tags;
 use shmring::layout::MemberRecord;
 use shmring::sync::{Ordering, fence};
 use std::fmt;
@@ -31,15 +33,18 @@ pub(super) enum Call {
     Unknown,
 }
 
-/// What a process says of its other doings while a thread of it waits.
+/// What a process says of its other doings while a thread of it waits. What operations there are is said of the rank in
+/// whose record this stands, which need not be the one as which the thread waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Marks {
-    /// Nothing else in the process could call anything or run an operation.
+    /// No other thread of the process could call anything or run an operation.
     pub(super) is_alone: bool,
     /// The call has the rank's handle, so nobody else can call anything as this rank of this communicator.
     pub(super) is_held: bool,
-    /// The rank has other sends or receives under way.
-    pub(super) has_mail: bool,
+    /// The rank has other sends under way.
+    pub(super) has_send: bool,
+    /// The rank has other receives under way.
+    pub(super) has_recv: bool,
     /// The rank has another collective under way or queued.
     pub(super) has_collective: bool,
 }
@@ -53,7 +58,9 @@ pub(super) struct Stuck {
     /// The rank as which it waits.
     pub(super) rank: u32,
     pub(super) call: Call,
+    /// Number of the operation; 0 in a send or receive, which has tags instead.
     pub(super) seqno: u64,
+    pub(super) tags: Tags,
     /// The member of that communicator whose doing would end the wait, or [`SEVERAL`].
     pub(super) awaits: u32,
     pub(super) marks: Marks,
@@ -62,10 +69,10 @@ pub(super) struct Stuck {
 }
 
 impl Stuck {
-    /// Whether this is the same wait of the same thread, however often it has looked since.
+    /// Whether this is the same wait of the same thread, however often it has looked since, in whichever record.
     pub(super) fn is_same_wait(&self, other: &Self) -> bool {
-        let looks = other.looks;
-        Self { looks, ..*self } == *other
+        let Self { looks, marks, .. } = *other;
+        Self { looks, marks, ..*self } == *other
     }
 
     /// Whether this waits in a collective.
@@ -84,13 +91,13 @@ impl Stuck {
 /// The call, with its peer or number.
 impl fmt::Display for Stuck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { call, seqno, awaits, .. } = *self;
+        let Self { call, seqno, tags, awaits, .. } = *self;
         match call {
             Call::Collective => write!(f, "operation {seqno}"),
             Call::Finalize => write!(f, "finalize (operation {seqno})"),
-            Call::Send => write!(f, "send to rank {awaits}"),
-            Call::Recv if awaits == SEVERAL => f.write_str("recv from any rank"),
-            Call::Recv => write!(f, "recv from rank {awaits}"),
+            Call::Send => write!(f, "send to rank {awaits}{tags}"),
+            Call::Recv if awaits == SEVERAL => write!(f, "recv from any rank{tags}"),
+            Call::Recv => write!(f, "recv from rank {awaits}{tags}"),
             Call::Unknown => f.write_str("a call that this version does not know"),
         }
     }
@@ -98,8 +105,10 @@ impl fmt::Display for Stuck {
 
 const NOT_ALONE: u64 = 1 << 32;
 const NOT_HELD: u64 = 1 << 33;
-const HAS_MAIL: u64 = 1 << 34;
+const HAS_SEND: u64 = 1 << 34;
 const HAS_COLLECTIVE: u64 = 1 << 35;
+const HAS_RECV: u64 = 1 << 38;
+const TAGS_BIT: u32 = 36;
 const RANK_BIT: u32 = 40;
 const CALL_BIT: u32 = 56;
 const CALLS: [Call; 4] = [Call::Collective, Call::Finalize, Call::Send, Call::Recv];
@@ -113,17 +122,34 @@ impl Call {
     pub(super) fn from_code(code: u64) -> Self {
         usize::try_from(code).ok().and_then(|code| CALLS.get(code).copied()).unwrap_or(Self::Unknown)
     }
+
+    /// Whether this has tags, and no number.
+    pub(super) fn is_message(self) -> bool {
+        matches!(self, Self::Send | Self::Recv)
+    }
+
+    /// The word with the number or the tags of a call, and two more bits.
+    pub(super) fn detail(self, seqno: u64, tags: Tags) -> (u64, u64) {
+        if self.is_message() { tags.to_words() } else { (seqno, 0) }
+    }
+
+    /// Number and tags as [`Call::detail`] has put them.
+    pub(super) fn read_detail(self, word: u64, bits: u64) -> (u64, Tags) {
+        if self.is_message() { (0, Tags::from_words(word, bits)) } else { (word, Tags::default()) }
+    }
 }
 
-/// Awaited rank, marks, own rank and call in one word.
-fn pack(stuck: &Stuck) -> u64 {
+/// Awaited rank, marks, own rank, call and the two bits of its tags in one word.
+fn pack(stuck: &Stuck, bits: u64) -> u64 {
     let Stuck { rank, call, awaits, marks, .. } = *stuck;
     let mark = |is_set: bool, bit: u64| if is_set { bit } else { 0 };
     u64::from(awaits)
         | mark(!marks.is_alone, NOT_ALONE)
         | mark(!marks.is_held, NOT_HELD)
-        | mark(marks.has_mail, HAS_MAIL)
+        | mark(marks.has_send, HAS_SEND)
+        | mark(marks.has_recv, HAS_RECV)
         | mark(marks.has_collective, HAS_COLLECTIVE)
+        | bits << TAGS_BIT
         | u64::from(rank as u16) << RANK_BIT
         | call.code() << CALL_BIT
 }
@@ -135,7 +161,8 @@ pub(super) fn write(record: &MemberRecord, stuck: Option<Stuck>) {
     words[0].store(0, Ordering::Relaxed);
     fence(Ordering::SeqCst);
     if let Some(stuck) = stuck {
-        let values = [stuck.job, stuck.seqno, pack(&stuck), stuck.looks];
+        let (detail, bits) = stuck.call.detail(stuck.seqno, stuck.tags);
+        let values = [stuck.job, detail, pack(&stuck, bits), stuck.looks];
         // ORDERING: Relaxed, as above. Whoever still reads the old count of looks, with the fences here and in `read`,
         // knows that the look after the next count finds whatever was sent before that reading.
         for (word, value) in words[1..].iter().zip(values) {
@@ -154,19 +181,31 @@ pub(super) fn read(record: &MemberRecord) -> Option<Stuck> {
     // ORDERING: Relaxed with fences, as in `write`: epochs that are equal before and after enclose whole words.
     let epoch = words[0].load(Ordering::Relaxed);
     fence(Ordering::SeqCst);
-    let [job, seqno, packed, looks] = [1, 2, 3, 4].map(|i: usize| words[i].load(Ordering::Relaxed));
+    let [job, detail, packed, looks] = [1, 2, 3, 4].map(|i: usize| words[i].load(Ordering::Relaxed));
     fence(Ordering::SeqCst);
     let again = words[0].load(Ordering::Relaxed);
     let marks = Marks {
         is_alone: packed & NOT_ALONE == 0,
         is_held: packed & NOT_HELD == 0,
-        has_mail: packed & HAS_MAIL != 0,
+        has_send: packed & HAS_SEND != 0,
+        has_recv: packed & HAS_RECV != 0,
         has_collective: packed & HAS_COLLECTIVE != 0,
     };
     let rank = u32::from((packed >> RANK_BIT) as u16);
     let call = Call::from_code(packed >> CALL_BIT);
+    let (seqno, tags) = call.read_detail(detail, packed >> TAGS_BIT & 3);
     let awaits = packed as u32;
-    (epoch != 0 && epoch == again).then_some(Stuck { epoch, job, rank, call, seqno, awaits, marks, looks })
+    (epoch != 0 && epoch == again).then_some(Stuck {
+        epoch,
+        job,
+        rank,
+        call,
+        seqno,
+        tags,
+        awaits,
+        marks,
+        looks,
+    })
 }
 
 #[cfg(test)]
@@ -187,13 +226,21 @@ mod tests {
         let record = segment.member_record(0);
         assert_eq!(read(record), None);
         for (at, call) in CALLS.into_iter().enumerate() {
-            for bits in 0..16u64 {
+            for bits in 0..32u64 {
                 let mark = |bit: u64| bits >> bit & 1 == 1;
-                let marks =
-                    Marks { is_alone: mark(0), is_held: mark(1), has_mail: mark(2), has_collective: mark(3) };
-                let (epoch, seqno, looks) = (1 + bits, u64::MAX - bits, bits << 40);
+                let marks = Marks {
+                    is_alone: mark(0),
+                    is_held: mark(1),
+                    has_send: mark(2),
+                    has_recv: mark(3),
+                    has_collective: mark(4),
+                };
+                let (epoch, looks) = (1 + bits, bits << 40);
+                let tags = Tags { asked: u32::MAX, came: mark(0).then_some(7), more: bits & 3 == 3 };
+                let (seqno, tags) =
+                    if call.is_message() { (0, tags) } else { (u64::MAX - bits, Tags::default()) };
                 let awaits = [0, 1023, SEVERAL][at % 3];
-                let stuck = Stuck { epoch, job: !bits, rank: 1023, call, seqno, awaits, marks, looks };
+                let stuck = Stuck { epoch, job: !bits, rank: 1023, call, seqno, tags, awaits, marks, looks };
                 write(record, Some(stuck));
                 assert_eq!(read(record), Some(stuck));
             }

@@ -3,12 +3,14 @@
 //! ```text
 //!  word 48   how many waits the circle has
 //!  then for each of the first four:
-//!  word +0   bits 0..16 rank, 16..32 the awaited rank, 32..36 the call, 36.. the communicator's number
-//!  word +1   number of the operation
+//!  word +0   bits 0..15 rank, 15..30 the awaited rank, 30..32 what tags have come in, 32..36 the call, 36.. the
+//!            communicator's number
+//!  word +1   number of the operation; in a send or receive its tag and another one that has come in
 //! ```
 
 use super::registry;
 use super::stuck::{Call, SEVERAL, Stuck};
+use super::tags::Tags;
 use crate::error::Error;
 use shmring::layout::MemberRecord;
 use shmring::sync::Ordering;
@@ -17,6 +19,15 @@ use shmring::sync::Ordering;
 const FIRST_WORD: usize = 48;
 /// Waits that are told.
 const TOLD: usize = 4;
+/// Bits that a rank takes; all of them stand for several ranks.
+const RANK_BITS: u32 = 15;
+const RANK_MASK: u64 = (1 << RANK_BITS) - 1;
+/// Where the bits about tags are.
+const TAGS_BIT: u32 = 2 * RANK_BITS;
+
+/// What to do where messages have come in under other tags than are asked for.
+pub(super) const OTHER_TAGS: &str =
+    "receive with the tags that were sent, or send with those that are asked for";
 
 /// One wait of a circle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +38,7 @@ struct Place {
     /// The communicator's number; 0 if the rank that found the circle does not belong to it.
     communicator: u64,
     seqno: u64,
+    tags: Tags,
 }
 
 /// A circle of waits, or a knot of them where one is for any rank; or their first four.
@@ -44,8 +56,8 @@ pub(super) fn number_of(job: u64) -> u64 {
 
 impl Place {
     fn of(stuck: &Stuck) -> Self {
-        let Stuck { rank, call, awaits, seqno, job, .. } = *stuck;
-        Self { rank, awaits, call, communicator: number_of(job), seqno }
+        let Stuck { rank, call, awaits, seqno, tags, job, .. } = *stuck;
+        Self { rank, awaits, call, communicator: number_of(job), seqno, tags }
     }
 
     fn is_collective(&self) -> bool {
@@ -59,9 +71,9 @@ impl Place {
 
     /// Where the rank waits, and for whom if the call does not say so.
     fn text(&self) -> String {
-        let Self { rank, awaits, call, communicator, seqno } = *self;
-        let looks = 0;
-        let call = Stuck { epoch: 0, job: 0, rank, call, seqno, awaits, marks: Default::default(), looks };
+        let Self { rank, awaits, call, communicator, seqno, tags } = *self;
+        let (looks, marks) = (0, Default::default());
+        let call = Stuck { epoch: 0, job: 0, rank, call, seqno, tags, awaits, marks, looks };
         let waits = if self.is_collective() && awaits != SEVERAL {
             format!(" and waits for rank {awaits}")
         } else {
@@ -86,12 +98,18 @@ impl Tangle {
         Self { places, all }
     }
 
+    /// Whether one of the waits is for any rank.
+    pub(super) fn is_for_any(&self) -> bool {
+        self.places.first().is_some_and(Place::is_for_any)
+    }
+
     /// Writes this to a record of the rank that found it, before that rank ends the communicator.
     pub(super) fn publish(&self, record: &MemberRecord) {
         let words = self.places.iter().flat_map(|place| {
-            let Place { rank, awaits, call, communicator, seqno } = *place;
-            let ranks = u64::from(rank as u16) | u64::from(awaits as u16) << 16;
-            [ranks | (call.code() & 0xf) << 32 | communicator << 36, seqno]
+            let Place { rank, awaits, call, communicator, seqno, tags } = *place;
+            let (detail, bits) = call.detail(seqno, tags);
+            let ranks = u64::from(rank) & RANK_MASK | (u64::from(awaits) & RANK_MASK) << RANK_BITS;
+            [ranks | bits << TAGS_BIT | (call.code() & 0xf) << 32 | communicator << 36, detail]
         });
         for (word, value) in record.words[FIRST_WORD..].iter().zip(std::iter::once(self.all).chain(words)) {
             // ORDERING: Relaxed; the abort word's Release publishes them.
@@ -104,10 +122,12 @@ impl Tangle {
         // ORDERING: Relaxed; the caller has acquired the abort word.
         let word = |i: usize| record.words[FIRST_WORD + i].load(Ordering::Relaxed);
         let place = |i: usize| {
-            let (what, seqno) = (word(1 + 2 * i), word(2 + 2 * i));
-            let (rank, awaits) = (u32::from(what as u16), u32::from((what >> 16) as u16));
-            let awaits = if awaits == u32::from(u16::MAX) { SEVERAL } else { awaits };
-            Place { rank, awaits, call: Call::from_code(what >> 32 & 0xf), communicator: what >> 36, seqno }
+            let (what, detail) = (word(1 + 2 * i), word(2 + 2 * i));
+            let (rank, awaits) = ((what & RANK_MASK) as u32, (what >> RANK_BITS & RANK_MASK) as u32);
+            let awaits = if u64::from(awaits) == RANK_MASK { SEVERAL } else { awaits };
+            let call = Call::from_code(what >> 32 & 0xf);
+            let (seqno, tags) = call.read_detail(detail, what >> TAGS_BIT & 3);
+            Place { rank, awaits, call, communicator: what >> 36, seqno, tags }
         };
         let all = word(0).max(1);
         let told = usize::try_from(all).unwrap_or(TOLD).min(TOLD);
@@ -151,6 +171,7 @@ impl Tangle {
     fn remedy(&self) -> &'static str {
         let all = |call| self.places.iter().all(|place| place.call == call);
         match self.places.first() {
+            _ if self.places.iter().any(|place| place.tags.came.is_some()) => OTHER_TAGS,
             Some(place) if self.all == 1 && place.awaits != place.rank && !place.is_for_any() => {
                 "give each rank of a process a thread of its own, or put the calls of all of them into one Group, or on a Stream for each rank"
             }
@@ -201,6 +222,7 @@ mod tests {
             rank,
             call: Call::Send,
             seqno: 0,
+            tags: Tags::of(rank),
             awaits: (rank + 1) % n,
             marks: Default::default(),
             looks: 1,
@@ -222,7 +244,10 @@ mod tests {
             assert_eq!(Tangle::read(record), tangle);
         }
         let text = Tangle::new(&circle(7)).into_error(5).to_string();
-        assert!(text.contains("rank 3 is in send to rank 4") && text.contains("and 3 more ranks"), "{text}");
+        assert!(
+            text.contains("rank 3 is in send to rank 4 with tag 3 of") && text.contains("and 3 more ranks"),
+            "{text}"
+        );
     }
 
     /// Of a knot the receives from any rank come first, on whichever rank it was found.
@@ -231,14 +256,15 @@ mod tests {
         let segment = segment();
         let record = segment.member_record(0);
         let mut knot = circle(5);
-        knot[3] = Stuck { call: Call::Recv, awaits: SEVERAL, ..knot[3] };
+        let tags = Tags { asked: 1, came: Some(u32::MAX), more: true };
+        knot[3] = Stuck { call: Call::Recv, awaits: SEVERAL, tags, ..knot[3] };
         let tangle = Tangle::new(&knot);
         knot.rotate_left(2);
         assert_eq!(Tangle::new(&knot), tangle);
         tangle.publish(record);
         assert_eq!(Tangle::read(record), tangle);
         let text = tangle.into_error(5).to_string();
-        assert!(text.starts_with("deadlock: rank 3 is in recv from any rank of "), "{text}");
+        assert!(text.starts_with("deadlock: rank 3 is in recv from any rank with tag 1 (what"), "{text}");
         assert!(text.contains("and nobody is left to send"), "{text}");
     }
 

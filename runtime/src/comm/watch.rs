@@ -7,6 +7,8 @@ use super::registry::{Announced, Wait};
 use super::shared::Shared;
 use super::standing;
 use super::stuck::{Call, SEVERAL};
+use super::tags::Tags;
+use super::tangle::OTHER_TAGS;
 use crate::error::{Error, Stage};
 use crate::settings;
 use crate::task::Company;
@@ -25,8 +27,8 @@ pub(crate) struct Watch {
     begun: Option<Instant>,
     announced: Announced,
     walker: Walker,
-    /// The thread that waits may go on elsewhere meanwhile: no circle of waits goes through it for certain.
-    in_company: bool,
+    /// Whether the thread that waits may go on elsewhere meanwhile: no circle of waits goes through it for certain.
+    may_go_on: bool,
     /// A peer that is gone, although this operation waits for it: to be looked at once more.
     suspect: Option<u32>,
     quiet: Option<Quiet>,
@@ -34,6 +36,8 @@ pub(crate) struct Watch {
     heard: u64,
     /// The circle that was suspected and told when a quarter of the time limit had passed.
     suspicion: Option<String>,
+    /// What was told of messages that have come in under other tags.
+    other_tags: Option<String>,
     /// Whether it was told that the awaited rank calls nothing.
     told_quiet: bool,
 }
@@ -64,6 +68,16 @@ pub(crate) struct Duty {
     pub(crate) limit: Duration,
 }
 
+/// A look at a send or receive before a sleep.
+#[derive(Clone, Debug)]
+pub(crate) struct Mailing {
+    /// Grows with every part of a message that the peers send, or take.
+    pub(crate) heard: u64,
+    /// The ranks that could end the wait.
+    pub(crate) peers: std::ops::Range<u32>,
+    pub(crate) tags: Tags,
+}
+
 /// A look at a collective before a sleep.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
@@ -87,7 +101,7 @@ impl Watch {
 
     /// Says whether the thread waits for other tasks too.
     pub(crate) fn keep_company(&mut self, company: Company) {
-        self.in_company = company == Company::Others;
+        self.may_go_on = company == Company::Others;
     }
 
     /// This wait is over, and the next one will be another.
@@ -109,49 +123,43 @@ impl Watch {
             _ if descriptor.needs_all() => absent(shared, seqno).unwrap_or(SEVERAL),
             _ => SEVERAL,
         };
-        self.check_order(shared, duty, awaits, is_task)
+        self.check_order(shared, duty, (awaits, Tags::default()), is_task)
     }
 
-    /// Called before each sleep of a send or receive, which needs only `peers`; `heard` grows with every part of a
-    /// message that they send, or take.
+    /// Called before each sleep of a send or receive, which needs only its peers.
     #[cold]
-    pub(crate) fn check_mail(
-        &mut self,
-        shared: &Shared,
-        duty: Duty,
-        heard: u64,
-        peers: std::ops::Range<u32>,
-    ) -> Result<(), Error> {
+    pub(crate) fn check_mail(&mut self, shared: &Shared, duty: Duty, mailing: Mailing) -> Result<(), Error> {
+        let Mailing { heard, peers, tags } = mailing;
         self.check_time(shared, duty, Duration::ZERO)?;
         self.heard = heard;
-        let gone = shared.health().check_peers(&shared.segment, peers.clone())?;
+        let gone = shared.health().check_peers(&shared.segment, peers.clone(), &shared.entry)?;
         // What it sent before it ended is here, but this rank last looked before it knew of the end.
         if gone.is_some() && gone == self.suspect {
             return Err(shared.health().tell_gone(&shared.segment, gone.unwrap_or(peers.start), 0));
         }
         self.suspect = gone;
         let awaits = if peers.len() == 1 { peers.start } else { SEVERAL };
-        self.check_order(shared, duty, awaits, true)
+        self.check_order(shared, duty, (awaits, tags), true)
     }
 
     /// Called before each sleep in a wait for signals of rank `from`.
     #[cold]
     pub(crate) fn check_signal(&mut self, shared: &Shared, duty: Duty, from: u32) -> Result<(), Error> {
         self.check_time(shared, duty, Duration::ZERO)?;
-        let gone = shared.health().check_peers(&shared.segment, from..from + 1)?;
+        let gone = shared.health().check_peers(&shared.segment, from..from + 1, &shared.entry)?;
         // What it told before it ended is here, but this rank last looked before it knew of the end.
         if gone.is_some() && gone == self.suspect {
             return Err(shared.health().tell_gone(&shared.segment, from, 0));
         }
         self.suspect = gone;
-        self.suspect_something(shared, duty, from);
+        self.suspect_something(shared, duty, (from, Tags::default()));
         Ok(())
     }
 
     fn check_time(&mut self, shared: &Shared, duty: Duty, waited: Duration) -> Result<(), Error> {
         let begun = *self.begun.get_or_insert_with(|| now() - waited);
         if now() - begun >= duty.limit {
-            let suspicion = self.suspicion.take();
+            let suspicion = self.suspicion.take().or(self.other_tags.take());
             return Err(health::timeout(
                 &shared.segment,
                 &shared.health(),
@@ -163,7 +171,13 @@ impl Watch {
         Ok(())
     }
 
-    fn check_order(&mut self, shared: &Shared, duty: Duty, awaits: u32, is_task: bool) -> Result<(), Error> {
+    fn check_order(
+        &mut self,
+        shared: &Shared,
+        duty: Duty,
+        (awaits, tags): (u32, Tags),
+        is_task: bool,
+    ) -> Result<(), Error> {
         let (call, seqno) = match duty.stage {
             Stage::Send { .. } => (Call::Send, 0),
             Stage::Recv { .. } | Stage::Signal { .. } => (Call::Recv, 0),
@@ -175,22 +189,27 @@ impl Watch {
             rank: shared.rank,
             call,
             seqno,
+            tags,
             awaits,
             is_task,
-            in_company: self.in_company,
+            may_go_on: self.may_go_on,
         };
         let stuck = self.announced.tell(wait);
         if (awaits != SEVERAL || call == Call::Recv)
             && let Some(tangle) = self.walker.walk(stuck, health::end_tangled)
         {
-            return Err(tangle.into_error(shared.rank));
+            // A rank that has died may be the cause.
+            return Err(match shared.aborted() {
+                0 => tangle.into_error(shared.rank),
+                word => shared.explain(word, seqno),
+            });
         }
-        self.suspect_something(shared, duty, awaits);
+        self.suspect_something(shared, duty, (awaits, tags));
         Ok(())
     }
 
     /// Tells once what may keep this operation from ending, when a quarter of its time has passed.
-    fn suspect_something(&mut self, shared: &Shared, duty: Duty, awaits: u32) {
+    fn suspect_something(&mut self, shared: &Shared, duty: Duty, (awaits, tags): (u32, Tags)) {
         let now = now();
         let quarter = duty.limit / SUSPECTED_AFTER;
         let since = self.listen_to(shared, duty.stage, awaits, now);
@@ -207,6 +226,10 @@ impl Watch {
         self.suspicion = self.walker.suspicion();
         if let Some(found) = &self.suspicion {
             tell(found);
+        } else if let Some(others) = tags.others() {
+            let found = self.other_tags.is_none().then(|| other_tags(awaits, tags.asked, &others));
+            found.iter().for_each(|found| tell(found));
+            self.other_tags = self.other_tags.take().or(found);
         } else if !self.told_quiet
             && let Some(quiet) = since.filter(|quiet| now - quiet.since >= quarter)
             && let Some(found) = quiet.in_words(shared, stage, now - quiet.since)
@@ -235,6 +258,15 @@ impl Watch {
         }
         self.quiet
     }
+}
+
+/// What is suspected of a receive while messages come in that nobody asks for.
+fn other_tags(awaits: u32, asked: u32, others: &str) -> String {
+    let from = if awaits == SEVERAL { "any rank".into() } else { format!("rank {awaits}") };
+    format!(
+        "suspected: no message with tag {asked} has come from {from}, but there are some with {others}, which nobody \
+         has asked for; if so, {OTHER_TAGS}"
+    )
 }
 
 /// A rank that has not begun operation `seqno`.

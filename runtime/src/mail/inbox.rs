@@ -18,6 +18,7 @@ use super::Letter;
 use super::header::Header;
 use super::incoming::{Arriving, Incoming};
 use super::matching::Matching;
+use super::unread::Unread;
 use crate::comm::{Misfit, Shared};
 use crate::error::Error;
 use crate::executor::Progress;
@@ -117,9 +118,10 @@ impl Inbox {
         self.matching.post(source, tag, desk)
     }
 
-    /// Removes a receive that is over. In a communicator that `has_ended` nobody gets its message.
+    /// Removes a receive that is over. In a communicator that `has_ended` nobody else gets the message that it has
+    /// found: it did not fit, or some of it was read, or will not come.
     pub(super) fn withdraw(&mut self, id: u64, has_ended: bool) {
-        if has_ended {
+        if has_ended && self.matching.message_of(id).is_some() {
             self.matching.complete(id);
         } else {
             self.matching.withdraw(id);
@@ -170,6 +172,26 @@ impl Inbox {
     /// How much has arrived from a source, or from all: a number that grows with every part of a message.
     pub(super) fn heard(&self, source: Option<u32>) -> u64 {
         self.sources_of(source).map(|rank| self.sources[rank as usize].parts).sum()
+    }
+
+    /// The lowest tag of the messages from `source`, or any, that nobody has asked for, and whether there are other
+    /// ones; none for receive `id` once its message has begun to arrive.
+    pub(super) fn unasked(&self, id: u64, source: Option<u32>) -> (Option<u32>, bool) {
+        if self.matching.message_of(id).is_some() {
+            return (None, false);
+        }
+        self.matching.unasked_tags(source)
+    }
+
+    /// See [`Mail::unread`](super::Mail::unread).
+    pub(super) fn unread(&mut self, shared: &Shared, is_source: impl Fn(u32) -> bool) -> Unread {
+        for source in self.sources_of(None) {
+            if self.sources[source as usize].is_connected() || is_source(source) {
+                // What is too much, or cannot be read, is not counted: this is only told.
+                while self.step(shared, source).unwrap_or(false) {}
+            }
+        }
+        self.matching.unread()
     }
 
     /// Called when receive `id` from `source` has waited long: messages in its way that others have claimed, but do not
@@ -347,7 +369,8 @@ impl Inbox {
         if arriving.is_early {
             return self.pump_early(shared, source);
         }
-        if self.matching.receive_of(arriving.number).is_some() {
+        // What was read in part when its receive was given up ends there, and nothing behind it is reached.
+        if self.matching.receive_of(arriving.number).is_some() || arriving.read.is_some() {
             return Ok(false);
         }
         self.keep_early(source)?;

@@ -41,6 +41,11 @@ impl Incoming {
         shared.segment.geometry().mail()
     }
 
+    /// Whether the end was made.
+    pub(super) fn is_connected(&self) -> bool {
+        self.end.is_some()
+    }
+
     /// The end, made on first use.
     fn end(&mut self, shared: &Shared, source: u32) -> Result<&mut Receiver, shmring::Error> {
         let end = match self.end.take() {

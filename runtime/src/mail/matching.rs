@@ -11,6 +11,7 @@
 //! tables fits a message in them, and each new one is compared with the heads of two queues at most, whatever is
 //! waiting.
 
+use super::unread::Unread;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// A receive that has not got all of its message yet.
@@ -159,6 +160,23 @@ impl Matching {
             }
         }
         number
+    }
+
+    /// The lowest tag of the messages of a source, or any, that nobody has asked for, and whether there are other tags.
+    pub(super) fn unasked_tags(&self, source: Option<u32>) -> (Option<u32>, bool) {
+        let is_of = |unasked: &Unasked| source.is_none_or(|source| unasked.by_source.contains_key(&source));
+        let all = || self.unasked.iter().filter(|(_, unasked)| is_of(unasked)).map(|(tag, _)| *tag);
+        (all().min(), all().nth(1).is_some())
+    }
+
+    /// All messages that nobody has asked for.
+    pub(super) fn unread(&self) -> Unread {
+        let all = || self.unasked.values();
+        Unread {
+            count: all().map(|unasked| unasked.all.len() as u64).sum(),
+            sources: all().flat_map(|unasked| unasked.by_source.keys().copied()).collect(),
+            tags: self.unasked.keys().copied().collect(),
+        }
     }
 
     /// The message that a receive gets, if that has begun to arrive.

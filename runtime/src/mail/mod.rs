@@ -17,9 +17,11 @@ mod incoming;
 mod matching;
 mod recv;
 mod send;
+mod unread;
 
 pub(crate) use recv::RecvTask;
 pub(crate) use send::SendTask;
+pub(crate) use unread::Unread;
 
 use crate::comm::Shared;
 use crate::error::Error;
@@ -134,6 +136,12 @@ impl Mail {
     /// The first receive of each source, or of any, that waits at a desk, and whom for.
     pub(crate) fn waiting_at(&self, desk: u64) -> Vec<(u64, Awaits)> {
         self.inbox().waiting_at(desk)
+    }
+
+    /// Takes in what has come and was not received, from the ranks of which `is_source` says that they may have sent
+    /// something, and those that something has come from. Nobody receives after that.
+    pub(crate) fn unread(&self, shared: &Shared, is_source: impl Fn(u32) -> bool) -> Unread {
+        self.inbox().unread(shared, is_source)
     }
 
     fn inbox(&self) -> MutexGuard<'_, Inbox> {

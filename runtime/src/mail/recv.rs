@@ -2,7 +2,7 @@
 
 use super::Letter;
 use super::inbox::AtOnce;
-use crate::comm::{Duty, Shared, UnderWay, Watch};
+use crate::comm::{Duty, Mailing, Shared, Tags, UnderWay, Watch};
 use crate::error::{Error, Stage};
 use crate::executor::Progress;
 use crate::task::Company;
@@ -35,15 +35,15 @@ impl RecvTask {
     /// # Safety
     /// - `to` is writable for the letter's bytes, from any thread, until the task is over or dropped.
     pub(crate) unsafe fn new(shared: Arc<Shared>, source: Option<u32>, letter: Letter, to: *mut u8) -> Self {
-        let (watch, _under_way) = (Watch::default(), shared.entry.mail());
+        let (watch, _under_way) = (Watch::default(), shared.entry.receive());
         Self { shared, id: None, source, letter, to, from: None, is_over: false, watch, _under_way }
     }
 
-    /// Gives the receive its place among those of its rank, if it has none: it gets what comes from now on. Its number,
-    /// unless the communicator has ended already.
+    /// Gives the receive its place among those of its rank, if it has none: it gets what comes from now on, and what
+    /// came before. Its number, unless the communicator has ended in a way that leaves no messages.
     pub(crate) fn post(&mut self, desk: Option<u64>) -> Option<u64> {
         let Self { shared, id, source, letter, .. } = self;
-        if id.is_none() && shared.aborted() == 0 {
+        if id.is_none() && shared.takes_messages() {
             *id = Some(shared.mail.inbox().post(*source, letter.tag, desk));
         }
         *id
@@ -116,7 +116,7 @@ impl RecvTask {
             return Ok(Progress::Done);
         }
         let word = self.shared.aborted();
-        let Some(id) = self.post(None) else { return Err(self.shared.refuse(word, 0)) };
+        let Some(id) = self.post(None) else { return Err(self.shared.refuse(self.shared.aborted(), 0)) };
         let Self { shared, source, letter, to, from, .. } = self;
         let mut inbox = shared.mail.inbox();
         // SAFETY: the contract of `new`.
@@ -132,7 +132,7 @@ impl RecvTask {
                 let _ = from.set(source);
             }
         } else if word != 0 {
-            // Whatever was sent before the end has been looked for.
+            // Whatever was sent before the end has been looked for, also if this receive was posted after it.
             return Err(shared.refuse(word, 0));
         }
         Ok(progress)
@@ -155,18 +155,18 @@ impl RecvTask {
     }
 
     fn look_around(&mut self, company: Company) -> Result<(), Error> {
-        let Self { shared, id: Some(id), source, watch, .. } = self else { return Ok(()) };
-        let (heard, is_behind) = {
+        let Self { shared, id: Some(id), source, letter, watch, .. } = self else { return Ok(()) };
+        let (heard, is_behind, (came, more)) = {
             let mut inbox = shared.mail.inbox();
             inbox.unblock(shared, *id, *source)?;
-            (inbox.heard(*source), inbox.is_behind(shared, *id, *source)?)
+            (inbox.heard(*source), inbox.is_behind(shared, *id, *source)?, inbox.unasked(*id, *source))
         };
         // Behind a message that another receive has begun to read, it is not the source that keeps this one waiting:
         // whoever drives the other may go on.
         watch.keep_company(if is_behind { Company::Others } else { company });
         let peers = source.map_or(0..shared.nranks, |rank| rank..rank + 1);
         let duty = Duty { stage: Stage::Recv { from: *source }, limit: shared.config.timeout };
-        watch.check_mail(shared, duty, heard, peers)
+        watch.check_mail(shared, duty, Mailing { heard, peers, tags: Tags { asked: letter.tag, came, more } })
     }
 
     fn end(&mut self) {

@@ -2,7 +2,7 @@
 
 use super::header::Header;
 use super::{LINES_BYTES, Letter, Rest, STAMP, part_bytes};
-use crate::comm::{Duty, Shared, UnderWay, Watch};
+use crate::comm::{Duty, Mailing, Shared, Tags, UnderWay, Watch};
 use crate::error::{Error, Stage};
 use crate::executor::Progress;
 use crate::reduce::{self, Dst, Store};
@@ -51,7 +51,7 @@ impl SendTask {
     /// - `from` is readable for the letter's bytes, from any thread, until the task is over or dropped.
     pub(crate) unsafe fn new(shared: Arc<Shared>, destination: u32, letter: Letter, from: *const u8) -> Self {
         let (turn_to_send, watch, turn) = (TurnToSend::NotAsked, Watch::default(), TurnWatch::default());
-        let _under_way = shared.entry.mail();
+        let _under_way = shared.entry.send();
         Self { shared, destination, turn_to_send, letter, from, sent: None, watch, turn, _under_way }
     }
 
@@ -138,7 +138,8 @@ impl SendTask {
     }
 
     fn look_around(&mut self, company: Company) -> Result<(), Error> {
-        let Self { shared, destination, turn_to_send: TurnToSend::Has(ticket), watch, turn, .. } = self
+        let Self { shared, destination, turn_to_send: TurnToSend::Has(ticket), letter, watch, turn, .. } =
+            self
         else {
             return Ok(());
         };
@@ -152,7 +153,8 @@ impl SendTask {
             return turn.check(shared, ahead, 2 * limit);
         }
         watch.keep_company(company);
-        watch.check_mail(shared, Duty { stage: Stage::Send { to }, limit }, parts, to..to + 1)
+        let mailing = Mailing { heard: parts, peers: to..to + 1, tags: Tags::of(letter.tag) };
+        watch.check_mail(shared, Duty { stage: Stage::Send { to }, limit }, mailing)
     }
 
     fn end(&mut self, is_done: bool) {

@@ -40,6 +40,19 @@ impl Traffic {
     }
 }
 
+/// Whether some rank has sent what none has received, as all have published it.
+pub(crate) fn any_unread<'a>(records: impl Iterator<Item = &'a MemberRecord>) -> bool {
+    let (sent, received) = records.map(read).fold((0, 0), |(sent, received), [out, _, got, _]| {
+        (u64::wrapping_add(sent, out), u64::wrapping_add(received, got))
+    });
+    sent != received
+}
+
+/// Whether a rank has published that it has sent anything.
+pub(crate) fn has_sent(record: &MemberRecord) -> bool {
+    read(record)[0] > 0
+}
+
 /// Sends, bytes sent, receives and bytes received, as the rank has published them.
 pub(super) fn read(record: &MemberRecord) -> [u64; Traffic::WORDS] {
     std::array::from_fn(|at| get(record, FIRST_MESSAGES + at))

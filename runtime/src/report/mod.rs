@@ -7,7 +7,7 @@
 
 mod messages;
 
-pub(crate) use messages::Traffic;
+pub(crate) use messages::{Traffic, any_unread, has_sent};
 
 use crate::error::Error;
 use crate::plan::Kind;

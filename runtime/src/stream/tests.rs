@@ -28,6 +28,31 @@ fn a_panic_ends_the_stream() {
     assert!(matches!(stream.barrier(&mut one).unwrap().wait(), Err(Error::StreamEnded { .. })));
 }
 
+/// A receive that times out although nobody has kept its result is what later calls are told of, on its own rank with
+/// all that is known, and on the other one, which was late in nothing that it called.
+#[test]
+fn a_dropped_receive_is_named() {
+    let limit = Duration::from_millis(300);
+    let config = Config { timeout: limit, ..Config::new(2) };
+    let [mut one, mut other] = Communicator::init_all(2, &config).unwrap().try_into().unwrap();
+    drop(Stream::new().recv(&mut one, vec![0u8; 3], 1).unwrap());
+    let begun = Instant::now();
+    while other.async_error().is_none() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "the receive has not timed out");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let told = other.barrier().unwrap_err().to_string();
+    let theirs =
+        "rank 0 has ended this communicator after a time-out of its recv from rank 1: rank 1 is in no";
+    assert!(told.starts_with(theirs), "{told}");
+    let own = "rank 0 has ended this communicator after an error of its own: recv from rank 1 on rank 0 did not finish";
+    while !one.barrier().unwrap_err().to_string().starts_with(own) {
+        // The stream's thread has ended the communicator and is about to say why.
+        assert!(begun.elapsed() < Duration::from_secs(20), "{}", one.barrier().unwrap_err());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// No call in a callback waits for other ranks, also where nothing is queued: collectives, messages and groups are
 /// refused by the same text, and communicator and stream go on.
 #[test]

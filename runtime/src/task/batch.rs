@@ -94,7 +94,7 @@ impl Batch {
         }
         self.checked = Some(time);
         let is_one = self.lanes.iter().map(Lane::len).sum::<usize>() == 1;
-        let company = if is_one { company } else { Company::Others };
+        let company = if is_one || company == Company::Others { company } else { Company::Together };
         self.each(|lane| lane.check(company));
     }
 

@@ -69,12 +69,15 @@ impl CollectiveTask {
             return Ok(Progress::Done);
         };
         let word = shared.aborted();
-        if word != 0 && *state != State::Running {
-            // Also before its turn, which may never come: who has it may not run any more.
-            return Err(shared.refuse(word, started(shared) + 1));
-        }
         // SAFETY: the ticket is one for this engine (contract of `new`).
-        let Some(engine) = (unsafe { shared.engine.enter(ticket) }) else { return Ok(Progress::Blocked) };
+        let Some(engine) = (unsafe { shared.engine.enter(ticket) }) else {
+            // Its turn may never come: who has it may not run any more.
+            return if word == 0 {
+                Ok(Progress::Blocked)
+            } else {
+                Err(shared.refuse(word, started(shared) + 1))
+            };
+        };
         if *state == State::Queued {
             *state = State::Running;
             // SAFETY: the contract of `new`.

@@ -34,6 +34,8 @@ use std::sync::Arc;
 pub(crate) enum Company {
     /// For this one alone: as long as it waits, the thread does nothing else.
     Alone,
+    /// For others of a batch too, of which it drives all to their ends: it calls nothing as long as one waits.
+    Together,
     /// The thread may go on elsewhere, so that its wait here proves nothing.
     Others,
 }

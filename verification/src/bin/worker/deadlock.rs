@@ -19,8 +19,9 @@ pub(super) fn idle_thread() {
 /// Makes this rank's calls, on as many communicators as any rank's name.
 ///
 /// Besides those of `calls.rs` there are `exit`, `drop`, `finalize` (the first communicator), `sleep/MS`,
-/// `held` (a barrier in a group that is never run), `seqno`, and with `group:` or `stream:` before it an all-reduce of
-/// eight floats that runs in a group or on a stream.
+/// `held` (a barrier in a group that is never run), `seqno`, with `group:` or `stream:` before it an all-reduce of
+/// eight floats that runs in a group or on a stream, and with `group:` before them sends and receives of floats that
+/// run in one group, with `+` between them.
 pub(super) fn script(args: &Args, rank: u32, first: Communicator) -> anyhow::Result<()> {
     let mut comms = vec![first];
     if args.calls.contains("2:") {
@@ -48,6 +49,7 @@ pub(super) fn script(args: &Args, rank: u32, first: Communicator) -> anyhow::Res
                 group.all_reduce_in_place(&mut comms[0], &mut buffer, ReduceOp::Sum)?;
                 group.run()?;
             }
+            ("group:send" | "group:recv", _) => group(&call["group:".len()..], &mut comms[0])?,
             ("stream:all_reduce", _) => {
                 drop(Stream::new().all_reduce(&mut comms[0], vec![1f32; 8], ReduceOp::Sum)?.wait()?);
             }
@@ -62,9 +64,41 @@ pub(super) fn script(args: &Args, rank: u32, first: Communicator) -> anyhow::Res
     say(rank, done)
 }
 
-/// Two ranks in this process, both in the hands of this thread, which calls for rank 0 alone.
-pub(super) fn one_thread(rank: u32, world: Communicator) -> anyhow::Result<()> {
+/// Runs sends and receives of floats in one group.
+fn group(calls: &str, comm: &mut Communicator) -> anyhow::Result<()> {
+    let part = |call: &str, at: usize| call.split('/').nth(at).context("a part is missing").map(String::from);
+    let mut buffers = Vec::new();
+    for call in calls.split('+') {
+        buffers.push((call, vec![1f32; part(call, 3)?.parse()?]));
+    }
+    let mut group = Group::new();
+    for (call, buffer) in &mut buffers {
+        let by = part(call, 2)?;
+        let (peer, tag) = by.split_once(':').unwrap_or((&by, "0"));
+        let (peer, tag) = (peer.parse()?, tag.parse()?);
+        if call.starts_with("send") {
+            group.send_tagged(comm, buffer, peer, tag)?;
+        } else {
+            group.recv_tagged(comm, buffer, Some(peer), tag)?;
+        }
+    }
+    Ok(group.run()?)
+}
+
+/// Ranks in this process, all in the hands of this thread: two, of which it calls for rank 0 alone, or three, of which
+/// it calls for ranks 0 and 1 in a group.
+pub(super) fn one_thread(args: &Args, rank: u32, world: Communicator) -> anyhow::Result<()> {
     drop(world);
+    if args.calls == "group" {
+        let mut comms = Communicator::init_all(3, &Config::from_env(3)?)?;
+        say(rank, Event::Running)?;
+        let (mut one, mut other) = ([1f32; 8], [1f32; 8]);
+        let mut group = Group::new();
+        group.all_reduce_in_place(&mut comms[0], &mut one, ReduceOp::Sum)?;
+        group.all_reduce_in_place(&mut comms[1], &mut other, ReduceOp::Sum)?;
+        group.run()?;
+        bail!("an all-reduce without rank 2")
+    }
     let mut comms = Communicator::init_all(2, &Config::from_env(2)?)?;
     say(rank, Event::Running)?;
     comms[0].all_reduce_in_place(&mut [1f32; 8], ReduceOp::Sum)?;

@@ -46,10 +46,10 @@ pub(super) fn run(args: &Args, rank: u32, mut comm: Communicator) -> anyhow::Res
             deadlock::idle_thread();
             deadlock::script(args, rank, comm)
         }
-        Act::OneThread => deadlock::one_thread(rank, comm),
+        Act::OneThread => deadlock::one_thread(args, rank, comm),
         Act::OneThreadOfTwo => {
             deadlock::idle_thread();
-            deadlock::one_thread(rank, comm)
+            deadlock::one_thread(args, rank, comm)
         }
         Act::Remake => remake(rank, comm),
         Act::Regroup => regroup(args, rank, comm),
