@@ -1,0 +1,10 @@
+//! What NCCL would do on a cluster: the graphs that its search finds and the choice that its tuner makes.
+//!
+//! ```text
+//!   node description --- system/, search/ ---> Graphs --- tuner/ ---> latency, bandwidth ---> choice for a size
+//! ```
+//!
+//! Each layer can be used alone: [`graph::Graphs`] may come from a search or from the lines of a log.
+
+pub mod graph;
+pub mod release;
