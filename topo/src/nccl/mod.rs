@@ -7,4 +7,7 @@
 //! Each layer can be used alone: [`graph::Graphs`] may come from a search or from the lines of a log.
 
 pub mod graph;
+pub mod profiles;
 pub mod release;
+pub mod search;
+pub mod system;
