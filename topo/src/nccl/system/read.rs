@@ -2,7 +2,7 @@
 //!
 //! ```yaml
 //! dgx-like:
-//!   cpu: amd                  # intel_bdw, intel_skl, icx, spr, emr, amd, arm, power9, zhaoxin, yongfeng, or intel_MODEL
+//!   cpu: amd                  # bdw, skl, icx, spr, emr (or intel_MODEL), amd, arm, power9, zhaoxin, yongfeng
 //!   sm: 80                    # compute capability without the dot
 //!   numa:                     # one entry per NUMA node: what its PCIe root has
 //!     -
