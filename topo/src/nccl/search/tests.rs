@@ -4,6 +4,9 @@ use super::*;
 use crate::nccl::release::Release;
 use crate::nccl::system::{Node, parse_nodes};
 
+mod rules;
+mod sound;
+
 const TOPOLOGIES: &str = include_str!("../../../testdata/nccl/topologies.yaml");
 const GRAPHS: &str = include_str!("../../../testdata/nccl/graphs.tsv");
 
@@ -15,6 +18,10 @@ const NOT_REPRODUCED: &[(&str, &str, &str)] = &[
 
 fn nodes() -> Vec<(String, Node)> {
     parse_nodes("topologies.yaml", TOPOLOGIES).unwrap()
+}
+
+fn node(name: &str) -> Node {
+    nodes().into_iter().find(|(known, _)| known == name).unwrap().1
 }
 
 /// The columns of the golden file from `ring_ch` on.

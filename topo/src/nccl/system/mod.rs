@@ -15,6 +15,9 @@ mod rates;
 mod read;
 pub(super) mod routes;
 
+#[cfg(test)]
+mod tests;
+
 pub(super) use node::GPUS_MAX;
 pub use node::{Cpu, CpuKind, Device, Gpu, Node, NodeError, NvLink, NvPeer, Port, Slot};
 pub use read::{load_nodes, parse_nodes};

@@ -250,9 +250,20 @@ impl Routes {
         latencies.map(|port| self.machine.port(port).latency_us).fold(0.0, f32::max)
     }
 
-    /// Whether there are several groups of GPUs, NVLinks inside of each and none between them.
+    /// Whether there are two groups of GPUs, with NVLinks inside of each and none between them.
     pub(crate) fn nvlink_is_split(&self) -> bool {
-        false
+        let gpus = &self.machine.gpus;
+        // Each GPU takes the group of the last GPU before it that it has NVLinks to.
+        let mut groups: Vec<usize> = (0..gpus.len()).collect();
+        for first in 0..gpus.len() {
+            for later in first + 1..gpus.len() {
+                if self.paths.get(gpus[first], gpus[later]).kind == PathType::Nvl {
+                    groups[later] = groups[first];
+                }
+            }
+        }
+        let members = |group: usize| groups.iter().filter(|&&other| other == group).count();
+        (0..gpus.len()).filter(|&group| members(group) > 1).count() == 2
     }
 }
 
