@@ -13,7 +13,7 @@ const DEPTH_MAX: usize = 8;
 /// Most NVLinks between two devices; today's GPUs have 18 in all.
 const LINKS_MAX: u32 = 64;
 /// Fastest link in 10^9 bytes per second that is believed.
-const BANDWIDTH_MAX: f32 = 4000.0;
+const BANDWIDTH_MAX: f32 = super::rates::SAME_DEVICE;
 
 /// One node: its CPUs with what is plugged into each, and the NVLinks.
 ///

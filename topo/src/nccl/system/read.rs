@@ -9,6 +9,9 @@
 //!       - {switch: true, pcie_gen: 4, gpus: 2, nics: [[200000, 0, 1]]}  # Mbit/s, latency in us, GPU-direct RDMA
 //!   nvswitch: 12              # NVLinks of each GPU to the switch; or `nvlink`, a matrix of links between GPUs
 //! ```
+//!
+//! An entry may also have `lanes` (16), or `bandwidth` in GB/s instead of `pcie_gen`; `sm` and `gdr` of its GPUs;
+//! `card`, a list of ports on one card; and, if it is a switch, `slots`, the entries below it.
 
 use std::path::Path;
 
@@ -21,7 +24,8 @@ use crate::near::near;
 use crate::{ConfigError, Problem};
 
 const NODE_KEYS: &[&str] = &["cpu", "sm", "numa", "nvlink", "nvswitch"];
-const SLOT_KEYS: &[&str] = &["switch", "pcie_gen", "lanes", "gpus", "nics"];
+const SLOT_KEYS: &[&str] =
+    &["switch", "pcie_gen", "lanes", "bandwidth", "sm", "gpus", "gdr", "nics", "card", "slots"];
 /// Names of CPUs; `intel_MODEL` stands for any other Intel.
 const CPUS: [(&str, CpuKind); 15] = [
     ("intel_bdw", CpuKind::Intel(79)),
@@ -217,28 +221,58 @@ fn read_slots(reader: &mut Reader<'_>, value: &Tree, field: &str, sm: u32) -> Op
 /// What one entry stands for: a switch with devices, or the devices themselves.
 fn read_slot(reader: &mut Reader<'_>, value: &Tree, field: &str, sm: u32) -> Option<Vec<Slot>> {
     let table = reader.table(value, field, SLOT_KEYS)?;
-    let switch = match table.get("switch") {
-        None => Some(false),
-        Some(Tree::Bool(switch)) => Some(*switch),
+    let switch = read_switch(reader, &table, "switch", false);
+    let bandwidth = read_bandwidth(reader, &table);
+    let sm = whole(reader, &table, "sm", Some(sm), SM);
+    let gdr = read_switch(reader, &table, "gdr", true);
+    let gpus = whole(reader, &table, "gpus", Some(0), GPUS);
+    let mut ports = |key: &str| match table.get(key) {
+        None => Some(Vec::new()),
+        Some(value) => read_ports(reader, value, &join(field, key)),
+    };
+    let (cards, shared) = (ports("nics"), ports("card"));
+    let below = match table.get("slots") {
+        None => Some(Vec::new()),
+        Some(value) => read_slots(reader, value, &join(field, "slots"), sm.unwrap_or(80)),
+    };
+    if switch == Some(false) && table.has("slots") {
+        reader.problem(&join(field, "slots"), "only a switch has slots; write `switch: true` too".to_owned());
+    }
+    let (bandwidth, shared) = (bandwidth?, shared?);
+    let gpu = Device::Gpu(Gpu { sm: sm?, gdr: gdr? });
+    let devices = std::iter::repeat_n(gpu, gpus? as usize)
+        .chain(cards?.into_iter().map(|port| Device::Card(vec![port])))
+        .chain((!shared.is_empty()).then_some(Device::Card(shared)));
+    let mut slots: Vec<Slot> = devices.map(|device| Slot { bandwidth, device }).collect();
+    slots.extend(below?);
+    Some(if switch? { vec![Slot { bandwidth, device: Device::Switch(slots) }] } else { slots })
+}
+
+fn read_switch(reader: &mut Reader<'_>, table: &Table<'_>, key: &str, default: bool) -> Option<bool> {
+    match table.get(key) {
+        None => Some(default),
+        Some(Tree::Bool(value)) => Some(*value),
         Some(other) => {
-            let message = format!("found {}; write true for a PCIe switch, or false", show(other));
-            reader.problem(&join(field, "switch"), message);
+            reader.problem(&join(&table.field, key), format!("found {}; write true or false", show(other)));
             None
         }
-    };
-    let generation = whole(reader, &table, "pcie_gen", None, GENERATION);
-    let lanes = whole(reader, &table, "lanes", Some(16), LANES);
-    let gpus = whole(reader, &table, "gpus", Some(0), GPUS);
-    let ports = match table.get("nics") {
-        None => Some(Vec::new()),
-        Some(value) => read_ports(reader, value, &join(field, "nics")),
-    };
-    let bandwidth = Node::pcie(generation?.into(), lanes?.into())?;
-    let gpu = Device::Gpu(Gpu { sm, gdr: true });
-    let cards = ports?.into_iter().map(|port| Device::Card(vec![port]));
-    let devices = std::iter::repeat_n(gpu, gpus? as usize).chain(cards);
-    let slots: Vec<Slot> = devices.map(|device| Slot { bandwidth, device }).collect();
-    Some(if switch? { vec![Slot { bandwidth, device: Device::Switch(slots) }] } else { slots })
+    }
+}
+
+/// The speed of an entry's links, by PCIe generation and lanes or as a number.
+fn read_bandwidth(reader: &mut Reader<'_>, table: &Table<'_>) -> Option<f32> {
+    if table.has("bandwidth") {
+        for key in ["pcie_gen", "lanes"] {
+            if table.has(key) {
+                let field = join(&table.field, key);
+                reader.problem(&field, "`bandwidth` says the speed already; keep one of them".to_owned());
+            }
+        }
+        return reader.number(table, "bandwidth", None, reader::ABOVE_ZERO).map(|bandwidth| bandwidth as f32);
+    }
+    let generation = whole(reader, table, "pcie_gen", None, GENERATION);
+    let lanes = whole(reader, table, "lanes", Some(16), LANES);
+    Node::pcie(generation?.into(), lanes?.into())
 }
 
 fn read_ports(reader: &mut Reader<'_>, value: &Tree, field: &str) -> Option<Vec<Port>> {

@@ -8,6 +8,8 @@ use crate::nccl::graph::PathType;
 use crate::nccl::release::Release;
 use crate::nccl::search::Env;
 
+mod dump;
+
 const TOPOLOGIES: &str = include_str!("../../../testdata/nccl/topologies.yaml");
 
 /// A small description that is right; tests break it.
