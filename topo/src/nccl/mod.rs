@@ -11,3 +11,4 @@ pub mod profiles;
 pub mod release;
 pub mod search;
 pub mod system;
+pub mod tuner;
