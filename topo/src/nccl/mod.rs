@@ -7,7 +7,10 @@
 //! Each layer can be used alone: [`graph::Graphs`] may come from a search or from the lines of a log.
 
 pub mod graph;
+pub mod graph_file;
+pub mod log;
 pub mod profiles;
+pub mod regular;
 pub mod release;
 pub mod search;
 pub mod system;

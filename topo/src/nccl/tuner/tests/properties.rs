@@ -129,3 +129,28 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn no_change_of_choice_is_missed() {
+    // Walking from flip to flip finds each change that a dense scan of sizes finds, up and down.
+    for which in SAMPLES {
+        for release in ["2.18.6", "2.22.3", "2.27.7", "2.30.7"] {
+            let tuner = tuner(sample(which), release);
+            let at = |bytes| tuner.pick(Operation::new(Collective::AllReduce, bytes));
+            let scan: Vec<u64> =
+                (0..30).flat_map(|power| (0..64).map(move |part| (64 + part) << power)).collect();
+            for pair in scan.windows(2) {
+                let [low, high] = [pair[0], pair[1]];
+                if at(low) != at(high) {
+                    let up = tuner.flip_up(Operation::new(Collective::AllReduce, low)).unwrap();
+                    let down = tuner.flip_down(Operation::new(Collective::AllReduce, high)).unwrap();
+                    assert!(up.bytes > low && up.bytes <= high, "{which:?} {release} {low} {high} {up:?}");
+                    assert!(
+                        down.bytes >= low && down.bytes < high,
+                        "{which:?} {release} {low} {high} {down:?}"
+                    );
+                }
+            }
+        }
+    }
+}

@@ -180,3 +180,25 @@ fn the_first_nvls_had_its_own_formulas() {
     let (latency, bandwidth) = cell("2.18.3", Sample::H100x16, NvlsTree);
     assert_eq!((latency, format!("{bandwidth:.3}")), (61.0, "224.000".to_owned()));
 }
+
+#[test]
+fn ll128_by_compute_capability() {
+    // T4, 3090 and 4090 have it from 2.27 on, Blackwell from 2.25; P100 never.
+    let on = |capability, release| {
+        let mut setup = sample(Sample::V100x4);
+        (setup.compute_capability, setup.compute_capability_max) = (capability, capability);
+        tuner(setup, release).cell(AllReduce, Ring, Ll128).unwrap().is_on()
+    };
+    let releases = ["2.24.3", "2.25.1", "2.26.6", "2.27.7"];
+    for (capability, expected) in [
+        (60, [false; 4]),
+        (70, [true; 4]),
+        (75, [false, false, false, true]),
+        (86, [false, false, false, true]),
+        (90, [true; 4]),
+        (100, [false, true, true, true]),
+        (120, [false, true, true, true]),
+    ] {
+        assert_eq!(releases.map(|release| on(capability, release)), expected, "{capability}");
+    }
+}
