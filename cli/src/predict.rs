@@ -28,6 +28,9 @@ pub(crate) struct Args {
     /// A machine by name; an unknown name lists them
     #[arg(long, value_name = "NAME", conflicts_with = "graph", required_unless_present = "graph")]
     profile: Option<String>,
+    /// A file (YAML) with descriptions of machines; --profile names one of them
+    #[arg(long, value_name = "FILE", requires = "profile")]
+    machines: Option<PathBuf>,
     /// A file (YAML) with the graphs as a log of NCCL prints them
     #[arg(long, value_name = "FILE")]
     graph: Option<PathBuf>,

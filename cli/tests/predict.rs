@@ -31,7 +31,8 @@ fn first_line(arguments: &[&str]) -> String {
     says(arguments).lines().next().unwrap_or_default().to_owned()
 }
 
-const V100: [&str; 2] = ["--profile", "v100x4-nv2"];
+const V100: [&str; 2] = ["--profile", "4xv100-nv2"];
+const TWO_NODES: [&str; 2] = ["--graph", "testdata/predict/h100x16.yaml"];
 
 #[test]
 fn the_first_line_is_nccl_s() {
@@ -53,7 +54,7 @@ fn the_whole_text_is_as_reviewed() {
             "v100",
             &[
                 "--profile",
-                "v100x4-nv2",
+                "4xv100-nv2",
                 "--nccl",
                 "2.22.3",
                 "--bytes",
@@ -129,6 +130,17 @@ fn bytes_of_gathers_are_those_of_all_ranks() {
 }
 
 #[test]
+fn profiles_and_logs_agree() {
+    // The graphs that a log prints and those that the search finds give the same answer, cluster and all.
+    let searched = says(&["--profile", "dgx-h100", "--nodes", "2", "--nccl", "2.22.3", "--bytes", "64M"]);
+    let given = says(&[&TWO_NODES[..], &["--nccl", "2.22.3", "--bytes", "64M"]].concat());
+    assert_eq!(searched, given);
+    let machines = concat!(env!("CARGO_MANIFEST_DIR"), "/../topo/testdata/nccl/topologies.yaml");
+    let described = ["--machines", machines, "--profile", "v100x4_nv2", "--nccl", "2.22.3", "--bytes", "64M"];
+    assert_eq!(first_line(&described), "67108864 Bytes -> Algo 1 proto 2 time 867.660767");
+}
+
+#[test]
 fn a_sweep_writes_a_table_and_a_picture() {
     // Every row has every column; changes of the choice are those of single predictions.
     let folder = tempfile::tempdir().unwrap();
@@ -167,10 +179,13 @@ fn what_cannot_be_is_refused_with_a_remedy() {
         (&["--bytes", "8", "--collective", "all_to_all"], "reduce_scatter"),
         (&["--bytes", "8", "--env", "NCCL_ALGO"], "NAME=VALUE"),
         (&["--bytes", "8", "--env", "NCCL_ALGO=Rng"], "did you mean Ring?"),
-        (&["--bytes", "8", "--env", "NCCL_P2P_LEVEL=SYS"], "--graph"),
+        (&["--bytes", "8", "--env", "NCCL_P2P_LEVEL=FAR"], "PHB or SYS"),
+        (&["--bytes", "8", "--env", "NCCL_IB_HCA=mlx5"], "chooses network cards"),
+        (&["--bytes", "8", "--machines", "testdata/predict/h100x16.yaml"], "h100x16.yaml"),
         (&["--bytes", "8", "--env", "NCCL_TOPO_FILE=/x"], "as a log prints them"),
         (&["--bytes", "8", "--versus", "3"], "2.22.3"),
-        (&["--bytes", "8", "--nodes", "2"], "2 nodes"),
+        (&["--bytes", "8", "--nodes", "0"], "at least one node"),
+        (&["--bytes", "8", "--nodes", "4294967295"], "ranks; the tuner chooses for 2 to"),
         (&["--bytes", "8", "--env", "NCCL_ALGO=PAT"], "no algorithm/protocol available"),
         (&["--sweep=1G..1K"], "below the second"),
         (&["--sweep=8..1K", "--output", "/nonexistent/x"], "cannot write"),
@@ -179,8 +194,15 @@ fn what_cannot_be_is_refused_with_a_remedy() {
         let error = with(arguments);
         assert!(error.contains(says), "{arguments:?}: {error}");
     }
-    let unknown = refuses(&["--profile", "dgx-1", "--bytes", "8"]);
+    let unknown = refuses(&["--profile", "dgx-h101", "--bytes", "8"]);
     assert!(unknown.contains("dgx-h100"), "{unknown}");
+    let given = refuses(&[&TWO_NODES[..], &["--bytes", "8", "--env", "NCCL_P2P_LEVEL=SYS"]].concat());
+    assert!(given.contains("leave it out"), "{given}");
+    let machines = ["--machines", "../topo/testdata/nccl/topologies.yaml", "--bytes", "8", "--profile"];
+    let alone = refuses(&[&machines[..], &["a100x8", "--nodes", "2"]].concat());
+    assert!(alone.contains("no network port"), "{alone}");
+    let other = refuses(&[&machines[..], &["dgx-h100"]].concat());
+    assert!(other.contains("describes no machine `dgx-h100`"), "{other}");
     let missing = refuses(&["--graph", "/nonexistent", "--bytes", "8"]);
     assert!(missing.contains("check the path"), "{missing}");
 }

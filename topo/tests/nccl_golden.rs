@@ -5,8 +5,9 @@ use std::fs;
 use std::path::Path;
 
 use topo::nccl::graph::{Graph, Graphs, PathType, Pattern};
-use topo::nccl::regular::Machine;
 use topo::nccl::release::Release;
+use topo::nccl::search::{Env, graphs_of};
+use topo::nccl::system::{Node, parse_nodes};
 use topo::nccl::tuner::{Cpu, Environment, Operation, Setup, Tuner};
 
 /// Rows that the files must have: a test that reads fewer has not read them.
@@ -187,6 +188,47 @@ fn every_choice_and_time_is_computed() {
 }
 
 #[test]
+fn every_choice_and_time_follows_from_the_description_of_a_node() {
+    // The same 3726 rows without any graph given: description, search, table, choice.
+    let (text, facts) = (read("times.tsv"), nodes());
+    let described: HashMap<String, Node> =
+        parse_nodes("topologies.yaml", &read("topologies.yaml")).unwrap().into_iter().collect();
+    let mut tuners: HashMap<Key, Tuner> = HashMap::new();
+    let mut wrong = Vec::new();
+    let rows = rows(&text);
+    for row in &rows {
+        let tuner = tuners.entry(key(row)).or_insert_with(|| {
+            let (release, topology, count) = key(row);
+            let release: Release = release.parse().unwrap();
+            let found = graphs_of(&described[&topology], count, release, &Env::default()).unwrap();
+            let (cpu, capability, gpus) = facts[&topology];
+            let setup = Setup {
+                release,
+                ranks: gpus * count,
+                nodes: count,
+                compute_capability: capability,
+                compute_capability_max: capability,
+                cpu,
+                plugin_latency_us: found.net_latency_us,
+                graphs: found.graphs,
+                collnet: None,
+                cuda_11_8: false,
+                environment: Environment::default(),
+            };
+            Tuner::new(setup).unwrap()
+        });
+        let operation = Operation::new(row[4].parse().unwrap(), row[5].parse().unwrap());
+        let best = tuner.choose(operation).unwrap().best;
+        let found = format!("{} {} {:.6}", best.algorithm, best.protocol, best.time);
+        if found != row[6..].join(" ") {
+            wrong.push(format!("{}: computed {found}", row.join(" ")));
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {} wrong:\n{}", wrong.len(), rows.len(), wrong.join("\n"));
+    assert_eq!((rows.len(), tuners.len()), (TIMES, TUNED));
+}
+
+#[test]
 fn derivations_add_up() {
     // Terms of every latency sum to it, steps of every bandwidth lead to it, in all releases and topologies.
     let mut cells = 0;
@@ -207,35 +249,4 @@ fn derivations_add_up() {
         }
     }
     assert!(cells > 10_000, "{cells}");
-}
-
-#[test]
-fn regular_machines_have_the_graphs_of_the_search() {
-    // The closed form against every row of these machines; NVLS is compared where the file has it.
-    let machines = [
-        ("v100x4_nv2", "v100x4-nv2"),
-        ("dgx2_16", "dgx-2"),
-        ("a100x4_nvs", "a100x4"),
-        ("a100x8", "dgx-a100"),
-        ("h100x4", "h100x4"),
-        ("h100x8", "dgx-h100"),
-        ("h800x8", "h800x8"),
-        ("b200x8", "dgx-b200"),
-    ];
-    let (text, nodes) = (read("graphs.tsv"), nodes());
-    let mut compared = 0;
-    for row in rows(&text) {
-        let Some((_, name)) = machines.iter().find(|(topology, _)| *topology == row[1]) else { continue };
-        let mut expected = setup(&row, &nodes).0;
-        // The file has no such column for trees, and the tuner does not ask.
-        expected.graphs.tree.same_channels = expected.graphs.ring.same_channels;
-        let machine = Machine::find(name).unwrap();
-        if *name == "dgx-b200" && expected.release < Release::new(2, 29, 1) {
-            assert!(machine.setup(1, Environment::default(), expected.release).is_err());
-            continue;
-        }
-        assert_eq!(machine.setup(1, Environment::default(), expected.release).unwrap(), expected);
-        compared += 1;
-    }
-    assert_eq!(compared, 7 * 13 + 2);
 }

@@ -10,7 +10,6 @@ pub mod graph;
 pub mod graph_file;
 pub mod log;
 pub mod profiles;
-pub mod regular;
 pub mod release;
 pub mod search;
 pub mod system;

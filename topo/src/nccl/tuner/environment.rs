@@ -34,20 +34,21 @@ const TUNER: &[&str] = &[
 const SEARCH: &[&str] = &[
     "NCCL_P2P_LEVEL",
     "NCCL_P2P_DISABLE",
-    "NCCL_SHM_DISABLE",
+    "NCCL_NVB_DISABLE",
     "NCCL_NET_GDR_LEVEL",
     "NCCL_PXN_DISABLE",
     "NCCL_CROSS_NIC",
-    "NCCL_IB_HCA",
-    "NCCL_SOCKET_IFNAME",
-    "NCCL_NETDEVS_POLICY",
 ];
-/// Variables that replace a part of the model, and what to do instead.
+/// Variables that replace or bypass a part of the model, and what to do instead.
 const OUTSIDE: &[(&str, &str)] = &[
     ("NCCL_TOPO_FILE", "its file describes a machine; give its graphs as a log prints them"),
     ("NCCL_GRAPH_FILE", "its file has the graphs; give them as a log prints them"),
     ("NCCL_TUNER_PLUGIN", "a plugin's choices are not modelled; leave it out"),
     ("NCCL_TUNER_CONFIG_FILE", "a plugin's choices are not modelled; leave it out"),
+    ("NCCL_SHM_DISABLE", "the search does not model it; give the graphs as a log prints them"),
+    ("NCCL_IB_HCA", "it chooses network cards; describe a machine with these alone"),
+    ("NCCL_SOCKET_IFNAME", "it chooses network cards; describe a machine with these alone"),
+    ("NCCL_NETDEVS_POLICY", "it chooses network cards; describe a machine with these alone"),
 ];
 
 /// Whether a protocol may be used.
