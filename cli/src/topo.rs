@@ -1,6 +1,7 @@
-//! `ringccl topo`: cluster files and descriptions of nodes checked, shown and imported, and how the other commands
-//! come to their cluster file.
+//! `ringccl topo`: cluster files and descriptions of nodes checked, shown and imported, logs explained, and how the
+//! other commands come to their cluster file.
 
+mod infer;
 mod nodes;
 mod picture;
 
@@ -35,6 +36,8 @@ enum Command {
     Show(ShowArgs),
     /// Turn NCCL's dump of a node (the file of NCCL_TOPO_DUMP_FILE) into a description in YAML
     Import(ImportArgs),
+    /// Find what NCCL was told from the lines of its log
+    Infer(infer::Args),
 }
 
 #[derive(clap::Args)]
@@ -72,6 +75,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
         Command::Check(args) => check(&args),
         Command::Show(args) => show_file(&args),
         Command::Import(args) => import(&args),
+        Command::Infer(args) => infer::main(&args),
     }
 }
 

@@ -8,6 +8,7 @@
 
 pub mod graph;
 pub mod graph_file;
+pub mod infer;
 pub mod log;
 pub mod profiles;
 pub mod release;
