@@ -186,7 +186,8 @@ impl State<'_> {
                 (self.best, self.score) = (Some((tuner, origin.clone())), score);
                 self.alike.clear();
             } else if score == self.score && self.alike.len() < 20 {
-                let other = self.best.as_ref().map(|(best, known)| differences(best, known, &tuner, origin));
+                let other =
+                    self.best.as_ref().and_then(|(best, known)| difference(best, known, &tuner, origin));
                 self.alike.extend(other.filter(|text| !self.alike.contains(text)));
             }
         }
@@ -220,19 +221,20 @@ impl State<'_> {
     }
 }
 
-/// In which inputs two fits differ.
-fn differences(best: &Tuner, best_origin: &Origin, other: &Tuner, origin: &Origin) -> String {
+/// The one input in which two fits differ; `None` if there are several.
+fn difference(best: &Tuner, best_origin: &Origin, other: &Tuner, origin: &Origin) -> Option<String> {
     let (a, b) = (best.setup(), other.setup());
     let mut text = Vec::new();
     if a.release != b.release {
         text.push(format!("NCCL {}", b.release));
     }
+    // Another machine may have other GPUs, CPUs and plugins with it.
     if best_origin != origin {
-        text.push(match origin {
-            Origin::Log => "the log's graphs".to_owned(),
-            Origin::Machine { name, mbps: None } => (*name).to_owned(),
-            Origin::Machine { name, mbps: Some(mbps) } => format!("{name} with {} Gbit/s", mbps / 1000),
-        });
+        return match origin {
+            Origin::Machine { name, mbps: None } => Some((*name).to_owned()),
+            Origin::Machine { name, mbps: Some(mbps) } => Some(format!("{name} with {} Gbit/s", mbps / 1000)),
+            Origin::Log => None,
+        };
     }
     if (a.ranks, a.nodes) != (b.ranks, b.nodes) {
         text.push(format!("{} ranks on {} nodes", b.ranks, b.nodes));
@@ -246,7 +248,7 @@ fn differences(best: &Tuner, best_origin: &Origin, other: &Tuner, origin: &Origi
     if a.plugin_latency_us != b.plugin_latency_us {
         text.push(format!("plugin latency {} us", b.plugin_latency_us));
     }
-    text.join(", ")
+    if text.len() == 1 { text.pop() } else { None }
 }
 
 /// Whether the tuner says the same; otherwise what it says.
@@ -256,7 +258,7 @@ fn explain(tuner: &Tuner, claim: &Claim) -> Result<(), String> {
             same if same == *channels => Ok(()),
             other => Err(format!("{other} coll channels")),
         },
-        Claim::Row { collective, cells } => explain_row(tuner, *collective, cells),
+        Claim::Row { collective, algorithms, cells } => explain_row(tuner, *collective, algorithms, cells),
         Claim::Operation { collective, .. } => {
             let possible = collective.map_or(Collective::ALL.to_vec(), |one| vec![one]);
             // Where the log does not name the collective, all-reduce is what is told.
@@ -288,9 +290,15 @@ fn explain_operation(tuner: &Tuner, one: Collective, claim: &Claim) -> Result<()
 }
 
 /// A row is explained if every cell that it has a bandwidth for is the same in what is printed.
-fn explain_row(tuner: &Tuner, collective: Collective, cells: &[(String, String)]) -> Result<(), String> {
-    for (i, (latency, bandwidth)) in cells.iter().enumerate() {
-        let (algorithm, protocol) = (Algorithm::ALL[i / 3], Protocol::ALL[i % 3]);
+fn explain_row(
+    tuner: &Tuner,
+    collective: Collective,
+    algorithms: &[Algorithm],
+    cells: &[(String, String)],
+) -> Result<(), String> {
+    let columns =
+        algorithms.iter().flat_map(|&algorithm| Protocol::ALL.map(|protocol| (algorithm, protocol)));
+    for ((algorithm, protocol), (latency, bandwidth)) in columns.zip(cells) {
         let cell = tuner.cell(collective, algorithm, protocol);
         let found = cell.map_or(0.0, |cell| cell.effective_bandwidth());
         let found_latency = cell.map_or(0.0, |cell| cell.latency.total);

@@ -24,6 +24,8 @@ pub enum Claim {
     Row {
         /// The collective.
         collective: Collective,
+        /// The algorithms of this part of the table; NCCL prints three at a time.
+        algorithms: Vec<Algorithm>,
         /// `latency/bandwidth` with one decimal, three protocols for each algorithm.
         cells: Vec<(String, String)>,
     },
@@ -53,6 +55,13 @@ pub struct Line {
     pub claim: Claim,
 }
 
+/// What reading a line needs of the lines before.
+struct State {
+    seen: HashSet<Claim>,
+    /// Algorithms of the part of the table that is being printed.
+    algorithms: Vec<Algorithm>,
+}
+
 /// What is read from a log.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Log {
@@ -75,16 +84,20 @@ pub struct Log {
 impl Log {
     /// Reads a log; lines that say nothing of the tuner are passed over.
     pub fn read(text: &str) -> Self {
-        let (mut log, mut seen) = (Self::default(), HashSet::new());
+        let mut log = Self::default();
+        let mut state = State { seen: HashSet::new(), algorithms: Algorithm::ALL.to_vec() };
         for (i, line) in text.lines().enumerate() {
             if line.len() <= LINE_MAX {
-                log.take(i + 1, line, &mut seen);
+                log.take(i + 1, line, &mut state);
             }
         }
         log
     }
 
-    fn take(&mut self, number: usize, line: &str, seen: &mut HashSet<Claim>) {
+    fn take(&mut self, number: usize, line: &str, state: &mut State) {
+        if let Some(algorithms) = head(line) {
+            state.algorithms = algorithms;
+        }
         match pattern_line(line) {
             Some(Ok(graph)) if !self.graphs.contains(&graph) && self.graphs.len() < GRAPHS_MAX => {
                 self.graphs.push(graph)
@@ -112,8 +125,9 @@ impl Log {
             self.variables.push((name, value));
         }
         if self.lines.len() < KEPT_MAX
-            && let Some(claim) = channels(line).or_else(|| operation(line)).or_else(|| row(line))
-            && seen.insert(claim.clone())
+            && let Some(claim) =
+                channels(line).or_else(|| operation(line)).or_else(|| row(line, &state.algorithms))
+            && state.seen.insert(claim.clone())
         {
             self.lines.push(Line { number, claim });
         }
@@ -167,8 +181,19 @@ fn operation(line: &str) -> Option<Claim> {
     Some(Claim::Operation { collective, bytes, algorithm, protocol, time, last_channel })
 }
 
+/// `Algorithm | Tree | Ring | CollNetDirect |`: the head of a part of the table.
+fn head(line: &str) -> Option<Vec<Algorithm>> {
+    let (name, rest) = line.split_once('|')?;
+    if name.split_ascii_whitespace().last() != Some("Algorithm") {
+        return None;
+    }
+    let known =
+        |name: &str| Algorithm::ALL.into_iter().find(|one| one.name().eq_ignore_ascii_case(name.trim()));
+    Some(rest.split('|').map_while(known).collect())
+}
+
 /// `AllReduce | 6.8/ 14.5 | ...`: a row of the table.
-fn row(line: &str) -> Option<Claim> {
+fn row(line: &str, algorithms: &[Algorithm]) -> Option<Claim> {
     let (name, rest) = line.split_once('|')?;
     let collective = name.split_ascii_whitespace().last()?.parse().ok()?;
     let cells: Vec<(String, String)> = rest
@@ -176,9 +201,10 @@ fn row(line: &str) -> Option<Claim> {
         .map_while(|cell| cell.split_once('/'))
         .map(|(latency, bandwidth)| (latency.trim().to_owned(), bandwidth.trim().to_owned()))
         .collect();
-    let known = cells.len().is_multiple_of(3) && (9..=21).contains(&cells.len());
+    let algorithms = algorithms.get(..cells.len() / 3)?.to_vec();
+    let whole = cells.len().is_multiple_of(3) && !cells.is_empty();
     let numbers = cells.iter().all(|(a, b)| a.parse::<f32>().is_ok() && b.parse::<f32>().is_ok());
-    (known && numbers).then_some(Claim::Row { collective, cells })
+    (whole && numbers).then_some(Claim::Row { collective, algorithms, cells })
 }
 
 #[cfg(test)]
@@ -193,8 +219,10 @@ h:1:2 [0] NCCL INFO NCCL version 2.22.3+cuda12.5
 h:1:2 [0] NCCL INFO comm 0x55 rank 0 nRanks 4 nNodes 1 localRanks 4 localRank 0 MNNVL 0
 h:1:2 [0] NCCL INFO NCCL_PROTO set by environment to ^LL
 h:1:2 [0] NCCL INFO 12 coll channels, 0 collnet channels, 0 nvls channels, 16 p2p channels
-h:1:2 [0] NCCL INFO    AllReduce |    10.4/  14.5 |    21.5/  42.9 |   168.0/  55.2 |    10.2/  26.0 |    25.4/  \
-                    73.6 |    28.8/  80.0 |     0.0/   0.0 |     0.0/   0.0 |     0.0/   0.0 |
+h:1:2 [0] NCCL INFO   Algorithm |    Tree     |       Ring |
+h:1:2 [0] NCCL INFO    AllReduce | 10.4/ 14.5 | 21.5/ 42.9 | 168.0/ 55.2 | 10.2/ 26.0 | 25.4/ 73.6 | 28.8/ 80.0 |
+h:1:2 [0] NCCL INFO   Algorithm   |                            NVLS                  |
+h:1:2 [0] NCCL INFO    AllReduce |     0.0/   0.0 |     0.0/   0.0 |     0.0/   0.0 |
 h:1:2 [0] NCCL INFO 67108864 Bytes -> Algo 1 proto 2 time 867.660767
 h:1:2 [1] NCCL INFO 67108864 Bytes -> Algo 1 proto 2 time 867.660767
 h:1:2 [0] NCCL INFO AllReduce: 8 Bytes -> Algo 0 proto 0 time 1.5
@@ -203,20 +231,20 @@ h:1:2 [0] NCCL INFO Pattern 4, nonsense";
         let log = Log::read(text);
         assert_eq!((log.release, log.ranks, log.nodes), (Some(Release::new(2, 22, 3)), Some(4), Some(1)));
         assert_eq!(log.variables, [("NCCL_PROTO".to_owned(), "^LL".to_owned())]);
-        assert_eq!(log.unreadable, [11]);
+        assert_eq!(log.unreadable, [14]);
         let claims: Vec<&Claim> = log.lines.iter().map(|line| &line.claim).collect();
-        assert_eq!(claims.len(), 5, "{claims:?}");
+        assert_eq!(claims.len(), 6, "{claims:?}");
         assert_eq!(claims[0], &Claim::Channels(12));
-        assert!(
-            matches!(claims[1], Claim::Row { collective: Collective::AllReduce, cells } if cells.len() == 9)
-        );
+        let Claim::Row { algorithms, cells, .. } = claims[1] else { panic!("{claims:?}") };
+        assert_eq!((&algorithms[..], cells.len()), (&[Algorithm::Tree, Algorithm::Ring][..], 6));
+        assert!(matches!(claims[2], Claim::Row { algorithms, .. } if *algorithms == [Algorithm::Nvls]));
         assert!(matches!(
-            claims[2],
+            claims[3],
             Claim::Operation { collective: None, bytes: 67_108_864, time: Some(_), .. }
         ));
-        assert!(matches!(claims[3], Claim::Operation { collective: Some(Collective::AllReduce), .. }));
+        assert!(matches!(claims[4], Claim::Operation { collective: Some(Collective::AllReduce), .. }));
         assert!(matches!(
-            claims[4],
+            claims[5],
             Claim::Operation { last_channel: Some(3), algorithm: Algorithm::Ring, .. }
         ));
     }

@@ -277,7 +277,7 @@ impl Cell<'_> {
         let reduces = matches!(self.collective, Collective::AllReduce | Collective::Reduce);
         match protocol {
             Protocol::Ll => {
-                let reducing = reduces && self.setup.nodes > 1;
+                let reducing = reduces || self.setup.nodes > 1;
                 let part = if reducing { self.constants.ring_ll_reducing } else { self.constants.ring_ll };
                 bandwidth.scale(Rule::RingLl, part);
                 bandwidth.cap(Rule::LlTotal, self.ll_total());

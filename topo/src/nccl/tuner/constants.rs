@@ -68,7 +68,7 @@ pub(crate) struct Constants {
     pub(crate) nvls_tree: Caps,
     /// Part of the links' bandwidth that NVLS reaches, by class.
     pub(crate) nvls_efficiency: [f64; 4],
-    /// Rings with LL: part of the bandwidth; on several nodes where something is reduced and kept whole.
+    /// Rings with LL: part of the bandwidth on several nodes, or where something is reduced.
     pub(crate) ring_ll_reducing: f64,
     /// Rings with LL: part of the bandwidth otherwise.
     pub(crate) ring_ll: f64,

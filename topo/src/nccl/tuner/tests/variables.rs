@@ -202,3 +202,25 @@ fn ll128_by_compute_capability() {
         assert_eq!(releases.map(|release| on(capability, release)), expected, "{capability}");
     }
 }
+
+#[test]
+fn rings_with_ll_before_2_21() {
+    // A quarter of the bandwidth on several nodes or where something is reduced, otherwise a third; then a half.
+    let part = |which, release, collective| {
+        let tuner = tuner(sample(which), release);
+        let steps = tuner.cell(collective, Ring, Ll).unwrap().bandwidth.steps.clone();
+        steps.iter().find(|step| step.rule == Rule::RingLl).unwrap().operand
+    };
+    for (which, collective, older) in [
+        (Sample::V100x4, AllReduce, 0.25),
+        (Sample::V100x4, Collective::Reduce, 0.25),
+        (Sample::V100x4, Broadcast, 1.0 / 3.0),
+        (Sample::V100x4, AllGather, 1.0 / 3.0),
+        (Sample::H100x16, AllReduce, 0.25),
+        (Sample::H100x16, Broadcast, 0.25),
+        (Sample::H100x16, AllGather, 0.25),
+    ] {
+        assert_eq!(part(which, "2.20.5", collective), older, "{which:?} {collective}");
+        assert_eq!(part(which, "2.21.5", collective), 0.5);
+    }
+}
