@@ -9,6 +9,7 @@ mod versus;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::thread;
 
 use ::topo::nccl::release::Release;
 use ::topo::nccl::tuner::{Choice, Collective, Operation, Setup, Spread, Tuner};
@@ -87,11 +88,8 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     let size = args.bytes.as_deref().context("give --bytes, or --sweep")?;
     let size = bytes("--bytes", size)?;
     ensure!(size <= BYTES_MAX, "--bytes {size}: sizes end at 16 TiB");
-    let answer = Answer::new(source.setup(args.nccl, &[])?, &args, size)?;
-    let other = match &args.versus {
-        Some(versus) => Some(versus::other(&source, &args, versus, size)?),
-        None => None,
-    };
+    let (answer, other) = both(&source, &args, size);
+    let (answer, other) = (answer?, other.transpose()?);
     let text = if args.json {
         json::answer(&answer, other.as_ref())?
     } else {
@@ -103,6 +101,17 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     };
     print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The answer and the one to compare it with, at the same time: each may need a search of its own.
+fn both(source: &Source, args: &Args, size: u64) -> (Result<Answer>, Option<Result<Answer>>) {
+    thread::scope(|scope| {
+        let other =
+            args.versus.as_deref().map(|versus| scope.spawn(|| versus::other(source, args, versus, size)));
+        let answer = source.setup(args.nccl, &[]).and_then(|setup| Answer::new(setup, args, size));
+        let other = other.map(|other| other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        (answer, other)
+    })
 }
 
 impl Answer {
