@@ -4,6 +4,7 @@ mod coordinator;
 mod doctor;
 mod launch;
 mod perf;
+mod predict;
 mod print;
 mod run;
 mod topo;
@@ -29,6 +30,8 @@ enum Command {
     Run(run::Args),
     /// Time and check a collective over a range of sizes
     Perf(perf::Args),
+    /// Tell what NCCL would choose for an operation on a cluster, and why
+    Predict(predict::Args),
     /// Check a cluster file, or show what it describes
     Topo(topo::Args),
     /// Show every setting and where it comes from, the machine, what will be used and what to fix
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         _ if let Err(bad) = level => Err(bad.into()),
         Command::Run(args) => run::main(args),
         Command::Perf(args) => perf::main(args),
+        Command::Predict(args) => predict::main(args),
         Command::Topo(args) => topo::main(args),
         Command::Coordinator(args) => coordinator::main(args),
         Command::Keeper(args) => launch::keeper_main(args),

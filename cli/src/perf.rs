@@ -3,7 +3,7 @@
 mod layout;
 mod measure;
 mod pattern;
-mod sizes;
+pub(crate) mod sizes;
 mod table;
 mod what;
 

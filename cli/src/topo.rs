@@ -1,14 +1,21 @@
-//! `ringccl topo`: cluster files checked and shown, and how the other commands come to theirs.
+//! `ringccl topo`: cluster files and descriptions of nodes checked, shown and imported, logs explained, and how the
+//! other commands come to their cluster file.
+
+mod infer;
+mod nodes;
+mod picture;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use ::topo::nccl::system::{import_file, to_yaml};
 use ::topo::{Cluster, ConfigError, LinkClass, Node};
 use anyhow::{Context, Result};
 use clap::Subcommand;
 use ringccl::settings::Vars;
 
+use self::nodes::Kind;
 use crate::print::print;
 
 /// Variables that name a cluster file where no option does; the second is FakeGPU's.
@@ -23,37 +30,130 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// List every problem of a cluster file; exit code 1 if there is one
+    /// List every problem of a cluster file, of descriptions of nodes or of a dump of NCCL; exit code 1 if there is one
     Check(FileArgs),
-    /// Show nodes, ranks, GPUs and links of a cluster file
-    Show(FileArgs),
+    /// Show nodes, ranks, GPUs and links of a file, or of a machine that is known by name
+    Show(ShowArgs),
+    /// Turn NCCL's dump of a node (the file of NCCL_TOPO_DUMP_FILE) into a description in YAML
+    Import(ImportArgs),
+    /// Find what NCCL was told from the lines of its log
+    Infer(infer::Args),
 }
 
 #[derive(clap::Args)]
 struct FileArgs {
-    /// Cluster file (YAML) [env: RINGCCL_CLUSTER_CONFIG, FAKEGPU_CLUSTER_CONFIG]
+    /// File (YAML, or XML of NCCL) [env: RINGCCL_CLUSTER_CONFIG, FAKEGPU_CLUSTER_CONFIG]
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
 }
 
-/// Checks or shows a file.
+#[derive(clap::Args)]
+struct ShowArgs {
+    #[command(flatten)]
+    file: FileArgs,
+    /// Which node, where a file describes several
+    #[arg(long, value_name = "NAME")]
+    node: Option<String>,
+    /// Write a picture of the node to this file instead
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+#[derive(clap::Args)]
+struct ImportArgs {
+    /// Dump of NCCL (XML)
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Name of the node [default: that of the file]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+}
+
+/// Checks, shows or imports a file.
 pub(crate) fn main(args: Args) -> Result<ExitCode> {
-    let (Command::Check(FileArgs { file }) | Command::Show(FileArgs { file })) = &args.command;
-    let source = Source::find(file.as_deref())
-        .context("which cluster file? name one, or set RINGCCL_CLUSTER_CONFIG or FAKEGPU_CLUSTER_CONFIG")?;
-    let cluster = match source.load() {
-        Ok(cluster) => cluster,
-        Err(error) => {
-            // As it is: one problem a line, in the form that editors follow.
-            eprintln!("{error}");
-            return Ok(ExitCode::FAILURE);
+    match args.command {
+        Command::Check(args) => check(&args),
+        Command::Show(args) => show_file(&args),
+        Command::Import(args) => import(&args),
+        Command::Infer(args) => infer::main(&args),
+    }
+}
+
+fn source(args: &FileArgs) -> Result<Source> {
+    Source::find(args.file.as_deref())
+        .context("which cluster file? name one, or set RINGCCL_CLUSTER_CONFIG or FAKEGPU_CLUSTER_CONFIG")
+}
+
+/// Prints an error as it is: one problem a line, in the form that editors follow.
+fn refuse(error: &dyn std::fmt::Display) -> Result<ExitCode> {
+    eprintln!("{error}");
+    Ok(ExitCode::FAILURE)
+}
+
+fn check(args: &FileArgs) -> Result<ExitCode> {
+    let source = source(args)?;
+    let kind = nodes::kind_of(&source.path);
+    let what = if kind == Kind::Cluster {
+        match source.load() {
+            Ok(cluster) => counts(&cluster),
+            Err(error) => return refuse(&error),
+        }
+    } else {
+        match nodes::load(&source.path, kind) {
+            Ok(nodes) => nodes::counts(&nodes),
+            Err(error) => return refuse(&error),
         }
     };
-    let text = match args.command {
-        Command::Check(_) => format!("{}: ok, {}\n", source.path.display(), counts(&cluster)),
-        Command::Show(_) => show(&cluster),
+    print(&format!("{}: ok, {what}\n", source.path.display()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show_file(args: &ShowArgs) -> Result<ExitCode> {
+    let source = source(&args.file)?;
+    let kind = nodes::kind_of(&source.path);
+    let described = match nodes::machine(&source.path) {
+        Some(machine) => vec![machine],
+        None if kind == Kind::Cluster => {
+            let cluster = match source.load() {
+                Ok(cluster) => cluster,
+                Err(error) => return refuse(&error),
+            };
+            if args.svg.is_some() || args.node.is_some() {
+                anyhow::bail!("--svg and --node are for descriptions of nodes; this is a cluster file");
+            }
+            print(&show(&cluster))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        None => match nodes::load(&source.path, kind) {
+            Ok(nodes) => nodes,
+            Err(error) => return refuse(&error),
+        },
     };
-    print(&text)?;
+    if let Some(path) = &args.svg {
+        let (name, node) = nodes::one(described, args.node.as_deref())?;
+        std::fs::write(path, picture::svg(&name, &node))
+            .with_context(|| format!("cannot write `{}`", path.display()))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let shown = match &args.node {
+        Some(_) => vec![nodes::one(described, args.node.as_deref())?],
+        None => described,
+    };
+    print(&nodes::show(&shown))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn import(args: &ImportArgs) -> Result<ExitCode> {
+    let imported = match import_file(&args.file) {
+        Ok(imported) => imported,
+        Err(error) => return refuse(&error),
+    };
+    let stem = args.file.file_stem().map_or("node".into(), |stem| stem.to_string_lossy());
+    let name = args.name.clone().unwrap_or_else(|| stem.into_owned());
+    for note in &imported.notes {
+        eprintln!("note: {note}");
+    }
+    print(&to_yaml(&name, &imported.node))?;
     Ok(ExitCode::SUCCESS)
 }
 

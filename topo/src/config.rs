@@ -1,9 +1,9 @@
 //! From the bytes of a cluster file to a [`Cluster`], or to everything that is wrong with it.
 
 mod nodes;
-mod reader;
-mod syntax;
-mod tree;
+pub(crate) mod reader;
+pub(crate) mod syntax;
+pub(crate) mod tree;
 
 use std::fs::File;
 use std::io::Read;
@@ -16,7 +16,19 @@ use self::tree::Tree;
 use crate::{Cluster, ConfigError, Fabric, LinkClass};
 
 /// Largest file that is read; ten thousand nodes of eight GPUs take two thirds of it.
-const FILE_BYTES_MAX: u64 = 4 << 20;
+pub(crate) const FILE_BYTES_MAX: u64 = 4 << 20;
+
+/// The bytes of the file at `path`, if it is a file and no larger than a description can be.
+pub(crate) fn bytes_of(path: &Path) -> Result<Vec<u8>, ConfigError> {
+    let unreadable = |cause| ConfigError::Read { path: path.to_owned(), cause };
+    if let Some(what) = syntax::not_a_file(path) {
+        return Err(ConfigError::NotAFile { path: path.to_owned(), what });
+    }
+    let file = File::open(path).map_err(unreadable)?;
+    let mut bytes = Vec::new();
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    Ok(bytes)
+}
 
 impl Cluster {
     /// Reads the cluster file at `path`.
@@ -27,14 +39,7 @@ impl Cluster {
     /// every problem of the file.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
         let path = path.as_ref();
-        let unreadable = |cause| ConfigError::Read { path: path.to_owned(), cause };
-        if let Some(what) = syntax::not_a_file(path) {
-            return Err(ConfigError::NotAFile { path: path.to_owned(), what });
-        }
-        let file = File::open(path).map_err(unreadable)?;
-        let mut bytes = Vec::new();
-        file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-        Self::from_bytes(path, &bytes)
+        Self::from_bytes(path, &bytes_of(path)?)
     }
 
     /// Reads a cluster from the bytes of a file; `path` is only its name in messages.

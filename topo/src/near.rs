@@ -3,7 +3,7 @@
 /// Longest text in bytes that is compared with names.
 const LONGEST: usize = 64;
 
-/// Up to three of `known` that look like `name`, the nearest first.
+/// Up to three of `known` that look like `name` in any case, the nearest first.
 pub(crate) fn near<'a>(name: &str, known: &[&'a str]) -> Vec<&'a str> {
     // No name is that long, and the comparison takes time by the product of the lengths.
     if name.len() > LONGEST {
@@ -14,8 +14,9 @@ pub(crate) fn near<'a>(name: &str, known: &[&'a str]) -> Vec<&'a str> {
     let mut found: Vec<(usize, &str)> = known
         .iter()
         .filter_map(|&candidate| {
-            let edits = distance(&name, candidate);
-            let part = name.len() >= 2 && (candidate.contains(&name) || name.contains(candidate));
+            let lower = candidate.to_lowercase();
+            let edits = distance(&name, &lower);
+            let part = name.len() >= 2 && (lower.contains(&name) || name.contains(&lower));
             (edits <= allowed || part).then_some((edits, candidate))
         })
         .collect();
@@ -63,6 +64,7 @@ mod tests {
         {
             assert!(near(slip, PROFILES).contains(&meant), "{slip}: {:?}", near(slip, PROFILES));
         }
+        assert_eq!(near("tre", &["Tree", "Ring"]), ["Tree"]);
         assert_eq!(near("toaster", PROFILES), [""; 0]);
         assert_eq!(near("", PROFILES), [""; 0]);
     }

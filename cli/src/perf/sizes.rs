@@ -5,7 +5,7 @@ use anyhow::{Result, bail, ensure};
 use ringccl::DType;
 
 /// A number of bytes with an optional K, M or G, or a KB-like suffix.
-pub(super) fn bytes(option: &str, text: &str) -> Result<u64> {
+pub(crate) fn bytes(option: &str, text: &str) -> Result<u64> {
     let upper = text.to_ascii_uppercase();
     let digits = upper.trim_end_matches("IB").trim_end_matches('B');
     let (number, shift) = match digits.strip_suffix(['K', 'M', 'G']) {

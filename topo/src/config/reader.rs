@@ -16,7 +16,7 @@ const TEXT_MAX: usize = 255;
 const SHOWN: usize = 40;
 
 /// Notes problems and goes on, so that one reading finds them all.
-pub(super) struct Reader<'t> {
+pub(crate) struct Reader<'t> {
     text: &'t str,
     /// Made when a line is first asked for.
     lines: OnceCell<Lines<'t>>,
@@ -34,25 +34,32 @@ struct Found {
 }
 
 /// A table of the file with its place.
-pub(super) struct Table<'a> {
-    field: String,
+pub(crate) struct Table<'a> {
+    pub(crate) field: String,
     entries: &'a [(Tree, Tree)],
 }
 
 /// A range of numbers and its name in messages.
 #[derive(Clone, Copy)]
-pub(super) struct Range {
+pub(crate) struct Range {
     holds: fn(f64) -> bool,
     name: &'static str,
 }
 
+impl Range {
+    /// Numbers for which `holds`, called `name` in messages.
+    pub(crate) const fn new(holds: fn(f64) -> bool, name: &'static str) -> Self {
+        Self { holds, name }
+    }
+}
+
 /// Numbers above 0.
-pub(super) const ABOVE_ZERO: Range = Range { holds: |x| x > 0.0, name: "a number above 0" };
+pub(crate) const ABOVE_ZERO: Range = Range { holds: |x| x > 0.0, name: "a number above 0" };
 /// Numbers from 0.
-pub(super) const AT_LEAST_ZERO: Range = Range { holds: |x| x >= 0.0, name: "a number, 0 or more" };
+pub(crate) const AT_LEAST_ZERO: Range = Range { holds: |x| x >= 0.0, name: "a number, 0 or more" };
 
 impl<'t> Reader<'t> {
-    pub(super) fn new(text: &'t str) -> Self {
+    pub(crate) fn new(text: &'t str) -> Self {
         Self { text, lines: OnceCell::new(), found: Vec::new(), more: 0 }
     }
 
@@ -60,12 +67,12 @@ impl<'t> Reader<'t> {
         self.lines.get_or_init(|| Lines::of(self.text))
     }
 
-    pub(super) fn is_clean(&self) -> bool {
+    pub(crate) fn is_clean(&self) -> bool {
         self.found.is_empty()
     }
 
     /// The problems in the order of the file's lines.
-    pub(super) fn into_problems(self) -> Vec<Problem> {
+    pub(crate) fn into_problems(self) -> Vec<Problem> {
         let lines = self.lines.into_inner().unwrap_or_else(|| Lines::of(self.text));
         let mut problems: Vec<Problem> = self
             .found
@@ -83,7 +90,7 @@ impl<'t> Reader<'t> {
         problems
     }
 
-    pub(super) fn problem(&mut self, field: &str, message: String) {
+    pub(crate) fn problem(&mut self, field: &str, message: String) {
         self.problem_at(field, 0, || message);
     }
 
@@ -96,7 +103,7 @@ impl<'t> Reader<'t> {
     }
 
     /// `value` as a table with no keys but `keys`, each once.
-    pub(super) fn table<'a>(&mut self, value: &'a Tree, field: &str, keys: &[&str]) -> Option<Table<'a>> {
+    pub(crate) fn table<'a>(&mut self, value: &'a Tree, field: &str, keys: &[&str]) -> Option<Table<'a>> {
         let Tree::Table(entries) = value else {
             self.problem(
                 field,
@@ -138,13 +145,13 @@ impl<'t> Reader<'t> {
     }
 
     /// The required table behind `key`.
-    pub(super) fn part<'a>(&mut self, table: &Table<'a>, key: &str, keys: &[&str]) -> Option<Table<'a>> {
+    pub(crate) fn part<'a>(&mut self, table: &Table<'a>, key: &str, keys: &[&str]) -> Option<Table<'a>> {
         let value = self.required(table, key, &format!("a table with the keys {}", keys.join(", ")))?;
         self.table(value, &join(&table.field, key), keys)
     }
 
     /// The entries of the required list behind `key`, each with its field; at least one.
-    pub(super) fn list<'a>(
+    pub(crate) fn list<'a>(
         &mut self,
         table: &Table<'a>,
         key: &str,
@@ -168,7 +175,7 @@ impl<'t> Reader<'t> {
     }
 
     /// The required text behind `key`; numbers and truth values are taken as they read.
-    pub(super) fn text(&mut self, table: &Table<'_>, key: &str) -> Option<String> {
+    pub(crate) fn text(&mut self, table: &Table<'_>, key: &str) -> Option<String> {
         let value = self.required(table, key, "a text")?;
         let text = match value {
             Tree::Text(text) if !text.trim().is_empty() => text.clone(),
@@ -203,7 +210,7 @@ impl<'t> Reader<'t> {
     }
 
     /// The number behind `key`, or `default` if there is one and the key is absent.
-    pub(super) fn number(
+    pub(crate) fn number(
         &mut self,
         table: &Table<'_>,
         key: &str,
@@ -223,7 +230,7 @@ impl<'t> Reader<'t> {
     }
 
     /// The format version: any whole number above 0.
-    pub(super) fn version(&mut self, file: &Table<'_>) -> Option<u64> {
+    pub(crate) fn version(&mut self, file: &Table<'_>) -> Option<u64> {
         let value = self.required(file, "version", "`version: 1`")?;
         let version = value.as_u64().filter(|&version| version > 0);
         if version.is_none() {
@@ -233,7 +240,7 @@ impl<'t> Reader<'t> {
     }
 
     /// A global rank.
-    pub(super) fn rank(&mut self, value: &Tree, field: &str) -> Option<u32> {
+    pub(crate) fn rank(&mut self, value: &Tree, field: &str) -> Option<u32> {
         let rank = value.as_u64().and_then(|rank| u32::try_from(rank).ok());
         if rank.is_none() {
             let message = format!(
@@ -247,7 +254,7 @@ impl<'t> Reader<'t> {
         rank
     }
 
-    fn required<'a>(&mut self, table: &Table<'a>, key: &str, what: &str) -> Option<&'a Tree> {
+    pub(crate) fn required<'a>(&mut self, table: &Table<'a>, key: &str, what: &str) -> Option<&'a Tree> {
         let value = table.get(key);
         if value.is_none() {
             self.problem(&join(&table.field, key), format!("missing; write {what}"));
@@ -257,20 +264,20 @@ impl<'t> Reader<'t> {
 }
 
 impl<'a> Table<'a> {
-    fn get(&self, key: &str) -> Option<&'a Tree> {
+    pub(crate) fn get(&self, key: &str) -> Option<&'a Tree> {
         self.entries
             .iter()
             .find(|(name, _)| matches!(name, Tree::Text(name) if name == key))
             .map(|(_, value)| value)
     }
 
-    fn has(&self, key: &str) -> bool {
+    pub(crate) fn has(&self, key: &str) -> bool {
         self.get(key).is_some()
     }
 }
 
 /// Whether a text can be a name: not too long, no control characters, not only blanks.
-pub(super) fn is_fit(text: &str) -> bool {
+pub(crate) fn is_fit(text: &str) -> bool {
     text.len() <= TEXT_MAX && !text.contains(char::is_control) && !text.trim().is_empty()
 }
 
@@ -283,7 +290,7 @@ fn unquote(value: &Tree) -> &'static str {
 }
 
 /// A value as a message shows it.
-fn show(value: &Tree) -> String {
+pub(crate) fn show(value: &Tree) -> String {
     match value {
         Tree::Null => "nothing".into(),
         Tree::Bool(truth) => format!("`{truth}`"),

@@ -14,7 +14,7 @@ use crate::Problem;
 const BRACKETS_MAX: usize = 1000;
 
 /// The text of a file's bytes, without the mark that some editors put first.
-pub(super) fn text_of(bytes: &[u8]) -> Result<&str, Problem> {
+pub(crate) fn text_of(bytes: &[u8]) -> Result<&str, Problem> {
     if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
         return Err(at(Some(1), "the file is UTF-16; save it as UTF-8"));
     }
@@ -28,7 +28,7 @@ pub(super) fn text_of(bytes: &[u8]) -> Result<&str, Problem> {
 }
 
 /// The one document of `text`.
-pub(super) fn parse(text: &str) -> Result<Tree, Problem> {
+pub(crate) fn parse(text: &str) -> Result<Tree, Problem> {
     if let Some((i, line)) = text.lines().enumerate().find(|(_, line)| line.contains(is_forbidden)) {
         let code = line.chars().find(|&c| is_forbidden(c)).map_or(0, u32::from);
         let message = format!(
@@ -135,7 +135,7 @@ fn at(line: Option<usize>, message: &str) -> Problem {
 }
 
 /// Why a path is no file to be read; `None` if it is one.
-pub(super) fn not_a_file(path: &Path) -> Option<&'static str> {
+pub(crate) fn not_a_file(path: &Path) -> Option<&'static str> {
     use std::os::unix::fs::FileTypeExt;
     let kind = std::fs::metadata(path).ok()?.file_type();
     match kind {

@@ -8,11 +8,11 @@ use serde::de::{
 };
 
 /// Most values of a document once its aliases are written out; ten thousand nodes of eight GPUs take half of them.
-pub(super) const VALUES_MAX: usize = 1_000_000;
+pub(crate) const VALUES_MAX: usize = 1_000_000;
 
 /// One value of a document.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Tree {
+pub(crate) enum Tree {
     Null,
     Bool(bool),
     Unsigned(u64),
@@ -28,7 +28,7 @@ pub(super) enum Tree {
 
 impl Tree {
     /// The value as a number, if it is one.
-    pub(super) fn as_f64(&self) -> Option<f64> {
+    pub(crate) fn as_f64(&self) -> Option<f64> {
         match *self {
             Self::Unsigned(number) => Some(number as f64),
             Self::Signed(number) => Some(number as f64),
@@ -39,7 +39,7 @@ impl Tree {
     }
 
     /// The value as a whole number from 0, if it is one.
-    pub(super) fn as_u64(&self) -> Option<u64> {
+    pub(crate) fn as_u64(&self) -> Option<u64> {
         match *self {
             Self::Unsigned(number) => Some(number),
             Self::Text(ref text) => padded(text)?.parse().ok(),
@@ -57,8 +57,8 @@ fn padded(text: &str) -> Option<&str> {
 /// Reads one value and takes each of its parts from a common budget, so that a few aliases of aliases cannot fill
 /// the memory.
 #[derive(Clone, Copy)]
-pub(super) struct Seed<'a> {
-    pub(super) budget: &'a Cell<usize>,
+pub(crate) struct Seed<'a> {
+    pub(crate) budget: &'a Cell<usize>,
 }
 
 impl<'de> DeserializeSeed<'de> for Seed<'_> {
@@ -74,7 +74,7 @@ impl<'de> DeserializeSeed<'de> for Seed<'_> {
 }
 
 /// What the error of an exhausted budget says.
-pub(super) const TOO_MANY: &str = "more than a million values, counting what aliases repeat";
+pub(crate) const TOO_MANY: &str = "more than a million values, counting what aliases repeat";
 
 impl<'de> Visitor<'de> for Seed<'_> {
     type Value = Tree;
