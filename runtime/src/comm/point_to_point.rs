@@ -1,10 +1,10 @@
 //! Messages from one rank to another, as their callers see them.
 
-use super::{Communicator, registry};
+use super::{Communicator, refuse_in_callback, registry};
 use crate::error::Error;
-use crate::mail::{Letter, RecvTask, SendTask};
+use crate::mail::{AtOnce, Letter, RecvTask, SendTask};
 use crate::reduce::{DType, Element};
-use crate::task::{Task, drive, drive_one};
+use crate::task::{self, Task, drive, drive_one};
 use std::sync::{Arc, OnceLock};
 
 /// The rank that a message of a [`Group`](crate::Group) came from, once it has been received.
@@ -47,9 +47,14 @@ impl Communicator {
     /// first end the communicator.
     pub fn recv<T: Element>(&mut self, buffer: &mut [T], from: usize) -> Result<(), Error> {
         let letter = Letter { count: buffer.len(), dtype: T::DTYPE, tag: 0 };
-        // SAFETY: the slice is borrowed until the task is over.
-        let task = unsafe { self.recv_task(buffer.as_mut_ptr().cast(), letter, Some(from))? };
-        drive_one_held(task)
+        let to = buffer.as_mut_ptr().cast();
+        // SAFETY: the slice is borrowed until the call is over.
+        unsafe {
+            if self.recv_at_once(to, letter, from)? {
+                return Ok(());
+            }
+            drive_one_held(self.recv_task(to, letter, Some(from))?)
+        }
     }
 
     /// As [`Communicator::send`], for a receive with the same `tag`.
@@ -58,9 +63,14 @@ impl Communicator {
     /// As [`Communicator::send`].
     pub fn send_tagged<T: Element>(&mut self, buffer: &[T], to: usize, tag: u32) -> Result<(), Error> {
         let letter = Letter { count: buffer.len(), dtype: T::DTYPE, tag };
-        // SAFETY: the slice is borrowed until the task is over.
-        let task = unsafe { self.send_task(buffer.as_ptr().cast(), letter, to)? };
-        drive_one_held(task)
+        let from = buffer.as_ptr().cast();
+        // SAFETY: the slice is borrowed until the call is over.
+        unsafe {
+            if self.send_at_once(from, letter, to)? {
+                return Ok(());
+            }
+            drive_one_held(self.send_task(from, letter, to)?)
+        }
     }
 
     /// As [`Communicator::recv`], of the next message with this `tag` from rank `from`, or from any rank. Returns the
@@ -199,6 +209,38 @@ impl Communicator {
         let (task, source) = unsafe { self.recv_told(buffer, Letter { count, dtype, tag }, from)? };
         drive_one_held(Task::Recv(task))?;
         Ok(source.rank().unwrap_or_else(|| unreachable!("who has received knows from whom")))
+    }
+
+    /// Sends a short message without a task, if nothing is in its way.
+    ///
+    /// # Safety
+    /// - `buffer` is readable for the letter's bytes during the call.
+    #[inline]
+    unsafe fn send_at_once(&mut self, buffer: *const u8, letter: Letter, to: usize) -> Result<bool, Error> {
+        let to = self.peer(to, "send")?;
+        refuse_in_callback(self.shared.rank)?;
+        self.take();
+        // SAFETY: the caller's contract.
+        unsafe { self.shared.mail.send_at_once(&self.shared, to, letter, buffer) }
+    }
+
+    /// Receives a short message without a task, if it comes soon and nothing else is under way.
+    ///
+    /// # Safety
+    /// - `buffer` is writable for the letter's bytes during the call.
+    #[inline]
+    unsafe fn recv_at_once(&mut self, buffer: *mut u8, letter: Letter, from: usize) -> Result<bool, Error> {
+        let from = self.peer(from, "recv")?;
+        refuse_in_callback(self.shared.rank)?;
+        self.take();
+        let shared = &*self.shared;
+        let mut found = AtOnce::NotHere;
+        task::briefly(shared.nranks as usize, || {
+            // SAFETY: the caller's contract.
+            found = unsafe { shared.mail.take_at_once(shared, from, letter, buffer)? };
+            Ok(found != AtOnce::NotHere)
+        })?;
+        Ok(found == AtOnce::Taken)
     }
 
     /// A message for somebody to drive; it has its place behind those to the same rank when that begins.

@@ -42,7 +42,7 @@ struct Early {
 
 /// What a receive that was not posted found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum AtOnce {
+pub(crate) enum AtOnce {
     /// Its message: it is over.
     Taken,
     /// Nothing.

@@ -27,6 +27,7 @@ use crate::comm::Shared;
 use crate::error::Error;
 use crate::report::Traffic;
 use header::Header;
+pub(crate) use inbox::AtOnce;
 use inbox::Inbox;
 use send::Outgoing;
 use shmring::doorbell::Awaits;
@@ -114,6 +115,67 @@ impl Mail {
     /// A turn to send to `destination`.
     fn issue(&self, destination: u32) -> Ticket {
         shmring::sync::lock(&self.out[destination as usize].issuer).issue()
+    }
+
+    /// Sends a short message in the calling thread, without a task, where nothing else to that rank is under way; false
+    /// if a task must do it.
+    ///
+    /// # Errors
+    /// A corrupt ring.
+    ///
+    /// # Safety
+    /// - `from` is readable for the letter's bytes.
+    #[inline]
+    pub(crate) unsafe fn send_at_once(
+        &self,
+        shared: &Shared,
+        to: u32,
+        letter: Letter,
+        from: *const u8,
+    ) -> Result<bool, Error> {
+        let way = &self.out[to as usize];
+        if to == shared.rank || letter.bytes() > Header::INLINE || shared.aborted() != 0 {
+            return Ok(false);
+        }
+        let Ok(mut issuer) = way.issuer.try_lock() else { return Ok(false) };
+        // SAFETY: this end has one issuer.
+        let Some(out) = (unsafe { way.turns.idle(&mut issuer) }) else { return Ok(false) };
+        // SAFETY: the caller's contract.
+        let sent = unsafe { out.write_at_once(letter, from) };
+        if sent.map_err(|cause| shared.give_up(shared.segment_error(cause), 0))? {
+            way.note(1, false);
+            shared.segment.notify();
+            self.traffic.sent(letter.bytes());
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// A look for a short message from `source`, without a task: see `Inbox::take_at_once`.
+    ///
+    /// # Errors
+    /// A corrupt ring.
+    ///
+    /// # Safety
+    /// - `to` is writable for the letter's bytes.
+    #[inline]
+    pub(crate) unsafe fn take_at_once(
+        &self,
+        shared: &Shared,
+        source: u32,
+        letter: Letter,
+        to: *mut u8,
+    ) -> Result<AtOnce, Error> {
+        if shared.aborted() != 0 {
+            return Ok(AtOnce::Post);
+        }
+        // SAFETY: the caller's contract.
+        let found = unsafe { self.inbox().take_at_once(shared, source, letter, to) };
+        let found = found.map_err(|error| shared.give_up(error, 0))?;
+        if found == AtOnce::Taken {
+            self.traffic.received(letter.bytes());
+        }
+        Ok(found)
     }
 
     /// Opens a place where a thread waits for several receives together; to be closed.

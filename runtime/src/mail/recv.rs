@@ -86,16 +86,12 @@ impl RecvTask {
         let Self { shared, id: None, source: Some(source), letter, to, is_over: false, .. } = self else {
             return self.poll();
         };
-        if shared.aborted() != 0 {
-            return self.poll();
-        }
         // SAFETY: the contract of `new`.
-        let found = unsafe { shared.mail.inbox().take_at_once(shared, *source, *letter, *to) };
+        let found = unsafe { shared.mail.take_at_once(shared, *source, *letter, *to) };
         match found {
             Ok(AtOnce::NotHere) => Ok(Progress::Blocked),
             Ok(AtOnce::Post) => self.poll(),
             Ok(AtOnce::Taken) => {
-                shared.mail.traffic.received(letter.bytes());
                 if let Some(from) = &self.from {
                     // Set once: the task is over then.
                     let _ = from.set(*source);
@@ -104,7 +100,6 @@ impl RecvTask {
                 Ok(Progress::Done)
             }
             Err(error) => {
-                let error = shared.give_up(error, 0);
                 self.end();
                 Err(error)
             }

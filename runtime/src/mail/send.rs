@@ -241,6 +241,29 @@ impl Outgoing {
         Ok((progress, parts))
     }
 
+    /// Writes a message that lies in its header, if there is an end with credit.
+    ///
+    /// # Safety
+    /// - `from` is readable for the letter's bytes.
+    #[inline]
+    pub(super) unsafe fn write_at_once(
+        &mut self,
+        letter: Letter,
+        from: *const u8,
+    ) -> Result<bool, shmring::Error> {
+        let Some(end) = &mut self.end else { return Ok(false) };
+        if !end.has_credit()? {
+            return Ok(false);
+        }
+        let mut header = Header::new(letter);
+        // SAFETY: the caller's contract; the slot has credit and room for a header.
+        unsafe {
+            header.inline.as_mut_ptr().copy_from(from, letter.bytes());
+            end.send_lines(Protocol::Ll, STAMP, header.to_bytes().as_ptr(), Header::BYTES);
+        }
+        Ok(true)
+    }
+
     /// The end, with memory for Simple slots if they are needed.
     fn connect(&mut self, shared: &Shared, to: u32, slots: bool) -> Result<&mut Sender, shmring::Error> {
         if slots && !self.slots {

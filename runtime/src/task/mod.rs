@@ -137,6 +137,15 @@ pub(crate) fn drive_one(mut task: Task) -> Result<(), Error> {
     })
 }
 
+/// Looks for as long as a short wait takes; whether `look` has answered true.
+///
+/// # Errors
+/// Those of `look`.
+#[inline]
+pub(crate) fn briefly(waiters: usize, look: impl FnMut() -> Result<bool, Error>) -> Result<bool, Error> {
+    with_waiter(waiters, |waiter| waiter.run_briefly(look))
+}
+
 /// Waits with what this thread has learned so far of how long to spin.
 fn with_waiter<R>(waiters: usize, run: impl FnOnce(&mut Waiter) -> R) -> R {
     let policy = WaitPolicy::for_cores(waiters, cores());
