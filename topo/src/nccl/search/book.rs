@@ -1,30 +1,25 @@
 //! Booking: a channel takes its bandwidth from each link of its way, or from none.
 
 use super::walk::Walk;
-use crate::nccl::graph::{PathType, Pattern};
-use crate::nccl::system::machine::{DeviceId, Kind};
+use crate::nccl::graph::PathType;
+use crate::nccl::system::machine::DeviceId;
 use crate::nccl::system::paths::{Answer, Path};
 
 impl Walk<'_> {
     /// Books `share` of a channel's bandwidth on the way from `from` to `to`, or nothing if the way is not allowed
     /// or too narrow; a negative share gives it back.
     pub(super) fn follow(&mut self, from: DeviceId, to: DeviceId, share: f32) -> bool {
-        let (routes, release) = (self.routes, self.routes.machine.release);
-        let path = routes.paths.get(from, to);
-        let is_port = |device: DeviceId| matches!(routes.machine.devices[device], Kind::Port(_));
-        let outside = is_port(from) || is_port(to);
-        let (bandwidth, worst) = match outside {
-            true => (self.goal.bw_inter, self.goal.type_inter),
-            false => (self.goal.bw_intra, self.goal.type_intra),
+        let path = self.routes.paths.get(from, to);
+        let (bandwidth, worst) = match path.outside {
+            true => (self.goal.bw_inter, self.worst_inter),
+            false => (self.goal.bw_intra, self.worst_intra),
         };
         if path.kind == PathType::Dis {
             return false;
         }
         if share == 1.0 {
-            let tree =
-                matches!(self.goal.pattern, Pattern::BalancedTree | Pattern::SplitTree | Pattern::Tree);
-            let back = routes.paths.get(to, from);
-            if !path.kind.within(worst, release) || (tree && !back.kind.within(worst, release)) {
+            let back = || self.routes.paths.get(to, from).distance;
+            if path.distance > worst || (self.is_tree && back() > worst) {
                 return false;
             }
         }
@@ -79,6 +74,7 @@ mod tests {
     use super::super::env::Env;
     use super::super::walk::{Found, Goal, Walk};
     use super::*;
+    use crate::nccl::graph::Pattern;
     use crate::nccl::release::Release;
     use crate::nccl::system::machine::Machine;
     use crate::nccl::system::parse_nodes;

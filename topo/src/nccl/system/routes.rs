@@ -120,7 +120,7 @@ impl Routes {
         };
         let links = first.links.iter().chain(&last.links).copied().collect();
         let bandwidth = first.bandwidth.min(last.bandwidth);
-        let path = Path { links, bandwidth, kind, legs: Vec::new() };
+        let path = Path::of(links, bandwidth, kind);
         self.paths.set(from, to, path);
     }
 
