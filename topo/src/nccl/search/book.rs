@@ -1,30 +1,25 @@
 //! Booking: a channel takes its bandwidth from each link of its way, or from none.
 
 use super::walk::Walk;
-use crate::nccl::graph::{PathType, Pattern};
-use crate::nccl::system::machine::{DeviceId, Kind};
+use crate::nccl::graph::PathType;
+use crate::nccl::system::machine::DeviceId;
 use crate::nccl::system::paths::{Answer, Path};
 
 impl Walk<'_> {
     /// Books `share` of a channel's bandwidth on the way from `from` to `to`, or nothing if the way is not allowed
     /// or too narrow; a negative share gives it back.
     pub(super) fn follow(&mut self, from: DeviceId, to: DeviceId, share: f32) -> bool {
-        let (routes, release) = (self.routes, self.routes.machine.release);
-        let path = routes.paths.get(from, to);
-        let is_port = |device: DeviceId| matches!(routes.machine.devices[device], Kind::Port(_));
-        let outside = is_port(from) || is_port(to);
-        let (bandwidth, worst) = match outside {
-            true => (self.goal.bw_inter, self.goal.type_inter),
-            false => (self.goal.bw_intra, self.goal.type_intra),
+        let path = self.routes.paths.get(from, to);
+        let (bandwidth, worst) = match path.outside {
+            true => (self.goal.bw_inter, self.worst_inter),
+            false => (self.goal.bw_intra, self.worst_intra),
         };
         if path.kind == PathType::Dis {
             return false;
         }
         if share == 1.0 {
-            let tree =
-                matches!(self.goal.pattern, Pattern::BalancedTree | Pattern::SplitTree | Pattern::Tree);
-            let back = routes.paths.get(to, from);
-            if !path.kind.within(worst, release) || (tree && !back.kind.within(worst, release)) {
+            let back = || self.routes.paths.get(to, from).distance;
+            if path.distance > worst || (self.is_tree && back() > worst) {
                 return false;
             }
         }
@@ -72,4 +67,98 @@ fn rounded(bandwidth: f32) -> f32 {
     let part = thousandths - whole as f32;
     let nearest = whole + i32::from(part >= 0.5) - i32::from(part <= -0.5);
     nearest as f32 / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::env::Env;
+    use super::super::walk::{Found, Goal, Walk};
+    use super::*;
+    use crate::nccl::graph::Pattern;
+    use crate::nccl::release::Release;
+    use crate::nccl::system::machine::Machine;
+    use crate::nccl::system::parse_nodes;
+    use crate::nccl::system::routes::Routes;
+
+    const TOPOLOGIES: &str = include_str!("../../../testdata/nccl/topologies.yaml");
+
+    /// What a walk over the golden node `name` has taken from each link by what `book` does.
+    fn taken(name: &str, book: impl FnOnce(&mut Walk<'_>)) -> Vec<f32> {
+        let nodes = parse_nodes("t", TOPOLOGIES).unwrap();
+        let node = &nodes.iter().find(|(known, _)| known == name).unwrap().1;
+        let routes = Routes::of(Machine::new(node, Release::new(2, 22, 3), true), &Env::default());
+        let goal = Goal {
+            pattern: Pattern::Ring,
+            channels_min: 1,
+            channels_max: 1,
+            bw_intra: 8.0,
+            bw_inter: 8.0,
+            type_intra: PathType::Sys,
+            type_inter: PathType::Sys,
+            same_channels: true,
+            cross_nic: 0,
+        };
+        let mut best = Found { goal: goal.clone(), ways: Vec::new(), hops: 0 };
+        let mut walk = Walk::new(&routes, goal, &mut best, 1, 0);
+        book(&mut walk);
+        let links = routes.machine.links.iter().zip(&walk.left);
+        links.map(|(link, left)| link.bandwidth - left).filter(|&taken| taken != 0.0).collect()
+    }
+
+    #[test]
+    fn older_gpus_answer_an_eighth_to_ports() {
+        // From the port to a T4: switch and GPU take 8, and the GPU sends back 1; an A100 does not.
+        let of = |name| {
+            taken(name, |walk| {
+                let machine = &walk.routes.machine;
+                assert!(walk.follow(machine.ports[0], machine.gpus[0], 1.0));
+            })
+        };
+        let (mut t4, mut a100) = (of("t4x8_1x100"), of("a100x8_1x100"));
+        t4.sort_by(f32::total_cmp);
+        a100.sort_by(f32::total_cmp);
+        assert_eq!((t4, a100), (vec![1.0, 8.0, 8.0, 8.0], vec![8.0, 8.0, 8.0]));
+    }
+
+    #[test]
+    fn intel_takes_a_fifth_more_under_one_socket() {
+        // Through one Intel socket PCIe carries 9.6 for 8; through AMD's, and between sockets, 8.
+        let of = |name, a: usize, b: usize| {
+            taken(name, |walk| {
+                let gpus = &walk.routes.machine.gpus;
+                assert!(walk.follow(gpus[a], gpus[b], 1.0));
+            })
+        };
+        assert!(of("t4x4_intel", 0, 1).iter().all(|taken| (taken - 9.6).abs() < 1e-3));
+        assert!(of("pcie_4090x4_amd", 0, 1).iter().all(|&taken| taken == 8.0));
+        assert!(of("pcie_4090x4_intel2s", 0, 3).iter().all(|&taken| taken == 8.0));
+    }
+
+    #[test]
+    fn what_does_not_fit_books_nothing_and_what_is_given_back_is_whole() {
+        // A second channel of 8 on PCIe of 12 is refused and leaves no trace; giving back restores all.
+        let left = taken("pcie_4090x8_intel_sw", |walk| {
+            let gpus = &walk.routes.machine.gpus;
+            let (a, b) = (gpus[0], gpus[7]);
+            assert!(walk.follow(a, b, 1.0));
+            let (before, hops) = (walk.left.clone(), walk.hops);
+            assert!(!walk.follow(a, b, 1.0));
+            assert_eq!((&walk.left, walk.hops), (&before, hops));
+            walk.follow(a, b, -1.0);
+            assert_eq!(walk.hops, 0);
+        });
+        assert_eq!(left, []);
+    }
+
+    #[test]
+    fn thousandths_are_rounded_as_the_library_rounds() {
+        // The quick way agrees with `round` over all thousandths and halves of what links have.
+        for step in -20_000..5_000_000i32 {
+            let bandwidth = step as f32 / 1000.0 * 0.999_7;
+            assert_eq!(rounded(bandwidth), (bandwidth * 1000.0).round() / 1000.0, "{bandwidth}");
+        }
+        for (bandwidth, expected) in [(0.0005, 0.001), (-0.0005, -0.001), (2.4, 2.4), (5000.0, 5000.0)] {
+            assert_eq!(rounded(bandwidth), expected);
+        }
+    }
 }

@@ -51,12 +51,13 @@ pub struct EnvError {
 }
 
 /// Names of levels as `NCCL_P2P_LEVEL` and `NCCL_NET_GDR_LEVEL` take them.
-const LEVELS: &str = "LOC, NVL, NVB, PIX, PXB, PXN, PHB or SYS, or the older numbers 0 to 5";
-/// The levels that numbers stand for.
+const LEVELS: &str = "LOC, NVL, NVB, PIX, PXB, PXN, PHB or SYS, or a number from 0 (LOC) to 5 (SYS)";
+/// The levels that numbers stand for; larger ones are as the last.
 const NUMBERED: [PathType; 6] =
-    [PathType::Loc, PathType::Pix, PathType::Pxb, PathType::Phb, PathType::Phb, PathType::Sys];
+    [PathType::Loc, PathType::Pix, PathType::Pxb, PathType::Phb, PathType::Sys, PathType::Sys];
 const SWITCH: &str = "0 or 1";
-const COUNT: &str = "a number from 1 to 64";
+/// What a release has no room for is cut off later.
+const COUNT: &str = "a number from 1 to 255";
 const CROSS: &str = "0, 1 or 2";
 
 impl Env {
@@ -95,9 +96,9 @@ impl Env {
                 "NCCL_CROSS_NIC" => env.cross_nic = number(variable, value, 0..=2, CROSS)?,
                 "NCCL_NVLS_ENABLE" => env.nvls_enable = number(variable, value, 0..=2, CROSS)? != 0,
                 "NCCL_MIN_NCHANNELS" => {
-                    env.channels_min = Some(number(variable, value, 1..=64, COUNT)?.into())
+                    env.channels_min = Some(number(variable, value, 1..=255, COUNT)?.into())
                 }
-                _ => env.channels_max = Some(number(variable, value, 1..=64, COUNT)?.into()),
+                _ => env.channels_max = Some(number(variable, value, 1..=255, COUNT)?.into()),
             }
         }
         if p2p_off {
@@ -127,7 +128,7 @@ fn number(
 
 fn level(variable: &'static str, value: &str) -> Result<PathType, EnvError> {
     if let Ok(number) = value.parse::<usize>() {
-        return NUMBERED.get(number).copied().ok_or_else(|| wrong(variable, value, LEVELS));
+        return Ok(NUMBERED[number.min(NUMBERED.len() - 1)]);
     }
     let known = value.parse::<PathType>().ok();
     known

@@ -5,6 +5,11 @@ use crate::nccl::graph::{PathType, Pattern};
 use crate::nccl::system::GPUS_MAX;
 use crate::nccl::system::routes::Routes;
 
+/// Without what is behind the point; a cast, for `trunc` is a call on older processors.
+fn whole(difference: f32) -> f32 {
+    difference as i32 as f32
+}
+
 /// The ports to try for `gpu`, or for all GPUs: those that they prefer, then all others over paths up to `worst`.
 pub(super) fn ports(routes: &Routes, worst: PathType, gpu: Option<usize>) -> Vec<usize> {
     let machine = &routes.machine;
@@ -45,7 +50,7 @@ pub(super) fn ports(routes: &Routes, worst: PathType, gpu: Option<usize>) -> Vec
 
 /// What makes a GPU a good next one.
 #[derive(Clone, Copy)]
-struct Score {
+pub(super) struct Score {
     gpu: usize,
     /// How many GPUs after the current one it is listed.
     after: usize,
@@ -61,10 +66,10 @@ impl Score {
     /// Whether this one goes before `other`; differences below 1 GB/s do not count, so this is no total order.
     fn goes_first(&self, other: &Self) -> bool {
         let differences = [
-            (other.inter_bandwidth - self.inter_bandwidth).trunc(),
-            (other.inter_pcie - self.inter_pcie).trunc(),
+            whole(other.inter_bandwidth - self.inter_bandwidth),
+            whole(other.inter_pcie - self.inter_pcie),
             self.inter_hops as f32 - other.inter_hops as f32,
-            (other.intra_bandwidth - self.intra_bandwidth).trunc(),
+            whole(other.intra_bandwidth - self.intra_bandwidth),
             self.intra_hops as f32 - other.intra_hops as f32,
             self.after as f32 - other.after as f32,
         ];
@@ -106,12 +111,12 @@ impl FromIterator<usize> for Nexts {
 /// The GPUs to try after `gpu`, without those in the bit set `visited`.
 ///
 /// `toward_net` says whether the next GPU is the one that goes to the network, or a later one; `None` if none does.
-pub(super) fn gpus(walk: &Walk<'_>, gpu: usize, visited: u64, toward_net: Option<bool>) -> Nexts {
-    let machine = &walk.routes.machine;
+pub(super) fn gpus(walk: &mut Walk<'_>, gpu: usize, visited: u64, toward_net: Option<bool>) -> Nexts {
+    let routes = walk.routes;
+    let machine = &routes.machine;
     let count = machine.gpus.len();
     let reachable = |other: usize| {
-        visited & (1 << other) == 0
-            && walk.routes.paths.get(machine.gpus[gpu], machine.gpus[other]).hops() > 0
+        visited & (1 << other) == 0 && routes.paths.get(machine.gpus[gpu], machine.gpus[other]).hops() > 0
     };
     if machine.nvs.is_some() && walk.habits.neighbours_only {
         return neighbours(gpu, count, walk.goal.pattern)
@@ -121,7 +126,8 @@ pub(super) fn gpus(walk: &Walk<'_>, gpu: usize, visited: u64, toward_net: Option
             .collect();
     }
     let port = toward_net.and_then(|_| machine.ports.get(walk.ways[walk.count].ports[0])).copied();
-    let mut scores = Vec::with_capacity(count);
+    let [mut scores, mut spare] = std::mem::take(&mut walk.scores);
+    scores.clear();
     for after in 1..count {
         let other = (gpu + after) % count;
         if !reachable(other) {
@@ -139,7 +145,7 @@ pub(super) fn gpus(walk: &Walk<'_>, gpu: usize, visited: u64, toward_net: Option
             inter_pcie: from_port.map_or(0.0, |_| pcie_left(walk, other)),
         });
     }
-    let mut spare = scores.clone();
+    spare.clone_from(&scores);
     merge_sort(&mut scores, &mut spare);
     let alike = scores.windows(2).all(|pair| {
         pair[0].intra_bandwidth == pair[1].intra_bandwidth && pair[0].intra_hops == pair[1].intra_hops
@@ -147,7 +153,9 @@ pub(super) fn gpus(walk: &Walk<'_>, gpu: usize, visited: u64, toward_net: Option
     if toward_net == Some(false) && alike {
         scores.reverse();
     }
-    scores.iter().map(|score| score.gpu).collect()
+    let nexts = scores.iter().map(|score| score.gpu).collect();
+    walk.scores = [scores, spare];
+    nexts
 }
 
 /// An NVSwitch carries most where each GPU talks to few others: its neighbours, and nobody else.

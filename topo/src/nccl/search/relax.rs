@@ -65,7 +65,12 @@ struct Search<'a> {
     /// Steps left for all attempts.
     budget: i64,
     hops: i64,
+    /// Walks of the first pass, each with the steps that it left.
+    made: Vec<(Made, i64)>,
 }
+
+/// What a walk depends on: speed, pattern, worst types inside and to the network, same channels, crossing.
+type Made = (u32, Pattern, PathType, PathType, bool, u8);
 
 /// Whether the first pass goes on.
 #[derive(PartialEq, Eq)]
@@ -125,6 +130,7 @@ impl<'a> Search<'a> {
             budget: habits.steps_all,
             habits,
             hops: 0,
+            made: Vec::new(),
         }
     }
 
@@ -227,7 +233,7 @@ impl<'a> Search<'a> {
             }
             let steps = if same_channels { STEPS_SAME } else { STEPS };
             self.budget -= steps;
-            left = self.attempt(Goal { same_channels, ..goal.clone() }, steps);
+            left = self.attempt_once(Goal { same_channels, ..goal.clone() }, steps);
             let reached = self.best.ways.len() as f32 * self.best.goal.bw_inter;
             if left == OPTIMAL || reached >= self.routes.bandwidth_total() {
                 return Pass::Done;
@@ -235,6 +241,24 @@ impl<'a> Search<'a> {
         }
         self.budget += left;
         if self.budget < 0 && !self.best.ways.is_empty() { Pass::Done } else { Pass::Goes }
+    }
+
+    /// As [`Self::attempt`], but not again where the same walk has been made at this speed: it would find what it has
+    /// found, which is no better than the best any more, and leave the same steps.
+    fn attempt_once(&mut self, goal: Goal, steps: i64) -> i64 {
+        // Types that no path has allow nothing new.
+        let intra = self.routes.nearest_used(goal.type_intra, true);
+        let inter = self.routes.nearest_used(goal.type_inter, false);
+        // A simple tree cannot cross; but graphs that do are compared with each other in more detail.
+        let cannot_cross = goal.pattern == Pattern::Tree && self.best.goal.cross_nic == 0;
+        let cross_nic = if cannot_cross { 0 } else { goal.cross_nic };
+        let walk = (goal.bw_intra.to_bits(), goal.pattern, intra, inter, goal.same_channels, cross_nic);
+        if let Some((_, left)) = self.made.iter().find(|(known, _)| *known == walk) {
+            return *left;
+        }
+        let left = self.attempt(goal, steps);
+        self.made.push((walk, left));
+        left
     }
 
     /// Lets the walk try; returns the steps that are left.

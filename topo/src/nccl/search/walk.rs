@@ -5,7 +5,7 @@
 //! it looks at costs a step of a budget, so what it finds in large nodes depends on the order in which it looks.
 
 use super::habits::Habits;
-use super::next;
+use super::next::{self, Score};
 use crate::nccl::graph::{PathType, Pattern};
 use crate::nccl::system::machine::DeviceId;
 use crate::nccl::system::routes::Routes;
@@ -98,15 +98,21 @@ pub(super) struct Walk<'a> {
     /// Ports by which channels may enter, and by which they may leave from each GPU, the preferred ones first.
     entries: Vec<usize>,
     exits: Vec<Vec<usize>>,
+    /// Places of the goal's worst types in the release's order, and whether it is a tree, which goes both ways.
+    pub(super) worst_intra: u8,
+    pub(super) worst_inter: u8,
+    pub(super) is_tree: bool,
+    /// Memory for the choice of the next GPU, used again at each step.
+    pub(super) scores: [Vec<Score>; 2],
 }
 
 impl<'a> Walk<'a> {
     /// An attempt at `goal` with `steps` steps that begins to count links at `hops`.
     pub(super) fn new(routes: &'a Routes, goal: Goal, best: &'a mut Found, steps: i64, hops: i64) -> Self {
         let room = goal.channels_max + 1;
-        let gpus = routes.machine.gpus.len();
+        let (gpus, release) = (routes.machine.gpus.len(), routes.machine.release);
         Self {
-            habits: Habits::of(routes.machine.release),
+            habits: Habits::of(release),
             routes,
             best,
             steps,
@@ -118,6 +124,10 @@ impl<'a> Walk<'a> {
             ports_left: routes.port_bandwidths(),
             entries: next::ports(routes, goal.type_inter, None),
             exits: (0..gpus).map(|gpu| next::ports(routes, goal.type_inter, Some(gpu))).collect(),
+            worst_intra: goal.type_intra.distance(release),
+            worst_inter: goal.type_inter.distance(release),
+            is_tree: matches!(goal.pattern, Pattern::BalancedTree | Pattern::SplitTree | Pattern::Tree),
+            scores: [Vec::with_capacity(gpus), Vec::with_capacity(gpus)],
             goal,
         }
     }

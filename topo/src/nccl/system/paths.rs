@@ -16,6 +16,9 @@ pub(crate) struct Path {
     pub(crate) kind: PathType,
     /// The links with what a channel takes from each; made by [`Paths::weigh`] when all ways are settled.
     pub(crate) legs: Vec<Leg>,
+    /// Place of `kind` in the release's order, and whether the way begins or ends at a port; made with the legs.
+    pub(crate) distance: u8,
+    pub(crate) outside: bool,
 }
 
 /// One link of a way, and what sending over it costs.
@@ -40,7 +43,11 @@ pub(crate) enum Answer {
 }
 
 impl Path {
-    const NONE: Self = Self { links: Vec::new(), bandwidth: 0.0, kind: PathType::Dis, legs: Vec::new() };
+    const NONE: Self = Self::of(Vec::new(), 0.0, PathType::Dis);
+
+    pub(super) const fn of(links: Vec<LinkId>, bandwidth: f32, kind: PathType) -> Self {
+        Self { links, bandwidth, kind, legs: Vec::new(), distance: u8::MAX, outside: false }
+    }
 
     /// How many links the way has.
     pub(crate) fn hops(&self) -> usize {
@@ -95,6 +102,9 @@ impl Paths {
                 Leg { link, back: there.back, costs_more, answer }
             };
             path.legs = path.links.iter().map(leg).collect();
+            path.distance = path.kind.distance(machine.release);
+            let is_port = |device: DeviceId| matches!(machine.devices[device], Kind::Port(_));
+            path.outside = is_port(i / self.devices) || is_port(i % self.devices);
         }
     }
 
@@ -104,8 +114,7 @@ impl Paths {
 
     /// Goes outwards from `end`, one link further each time, and notes the way back of each device that is met.
     fn spread(&mut self, machine: &Machine, end: DeviceId, through_gpus: bool) {
-        let itself =
-            Path { links: Vec::new(), bandwidth: rates::SAME_DEVICE, kind: PathType::Loc, legs: Vec::new() };
+        let itself = Path::of(Vec::new(), rates::SAME_DEVICE, PathType::Loc);
         self.set(end, end, itself);
         let mut edge = vec![end];
         while !edge.is_empty() {
@@ -164,7 +173,7 @@ impl Paths {
         let mut links = Vec::with_capacity(here.hops() + 1);
         links.push(there.back);
         links.extend_from_slice(&here.links);
-        self.set(there.to, end, Path { links, bandwidth, kind, legs: Vec::new() });
+        self.set(there.to, end, Path::of(links, bandwidth, kind));
         true
     }
 }

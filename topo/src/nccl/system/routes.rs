@@ -16,13 +16,15 @@ pub(crate) struct Routes {
     pub(crate) paths: Paths,
     /// For each port the GPU next to it that uses it.
     near: Vec<Option<usize>>,
+    /// Types that paths inside of the node have, and paths to ports.
+    used: (Vec<PathType>, Vec<PathType>),
 }
 
 impl Routes {
     /// Paths, and the detours that the environment asks for.
     pub(crate) fn of(machine: Machine, env: &Env) -> Self {
         let paths = Paths::of(&machine, !env.nvb_disable);
-        let mut routes = Self { machine, paths, near: Vec::new() };
+        let mut routes = Self { machine, paths, near: Vec::new(), used: (Vec::new(), Vec::new()) };
         for at in 0..routes.machine.gpus.len() {
             routes.avoid_peer_access(at, env);
         }
@@ -32,6 +34,7 @@ impl Routes {
             }
         }
         routes.paths.weigh(&routes.machine);
+        routes.used = routes.used_types();
         routes.near = (0..routes.machine.ports.len()).map(|port| routes.user_of(port)).collect();
         routes
     }
@@ -117,7 +120,7 @@ impl Routes {
         };
         let links = first.links.iter().chain(&last.links).copied().collect();
         let bandwidth = first.bandwidth.min(last.bandwidth);
-        let path = Path { links, bandwidth, kind, legs: Vec::new() };
+        let path = Path::of(links, bandwidth, kind);
         self.paths.set(from, to, path);
     }
 
@@ -233,6 +236,32 @@ impl Routes {
         let distance = |kind: &PathType| kind.distance(self.machine.release);
         let (near, far) = (kinds.clone().min_by_key(distance), kinds.max_by_key(distance));
         (near.unwrap_or(PathType::Sys), far.unwrap_or(PathType::Sys))
+    }
+
+    /// The farthest type up to `worst` that a path has which channels take: inside of the node, or to a port.
+    pub(crate) fn nearest_used(&self, worst: PathType, inside: bool) -> PathType {
+        let release = self.machine.release;
+        let used = if inside { &self.used.0 } else { &self.used.1 };
+        let allowed = used.iter().copied().filter(|kind| kind.within(worst, release));
+        allowed.max_by_key(|kind| kind.distance(release)).unwrap_or(PathType::Loc)
+    }
+
+    /// The types of paths between GPUs and with the switch, and of those between GPUs and ports.
+    fn used_types(&self) -> (Vec<PathType>, Vec<PathType>) {
+        let machine = &self.machine;
+        let inner: Vec<DeviceId> = machine.gpus.iter().copied().chain(machine.nvs).collect();
+        let kinds = |ends: &[DeviceId]| {
+            let mut kinds: Vec<PathType> = Vec::new();
+            for (&from, &to) in inner.iter().flat_map(|from| ends.iter().map(move |to| (from, to))) {
+                for kind in [self.paths.get(from, to).kind, self.paths.get(to, from).kind] {
+                    if !kinds.contains(&kind) {
+                        kinds.push(kind);
+                    }
+                }
+            }
+            kinds
+        };
+        (kinds(&inner), kinds(&machine.ports))
     }
 
     /// The type after `kind` in the release's order.

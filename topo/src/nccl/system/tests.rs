@@ -135,7 +135,7 @@ fn nodes_made_by_hand_are_checked() {
     assert!(matches!(broken(&|node| node.cpus[0].slots[0].bandwidth = 0.0), NodeError::Bandwidth(_)));
     let deep = |node: &mut Node| {
         for _ in 0..100_000 {
-            let below = std::mem::replace(&mut node.cpus[0].slots, Vec::new());
+            let below = std::mem::take(&mut node.cpus[0].slots);
             node.cpus[0].slots.push(Slot { bandwidth: 12.0, device: Device::Switch(below) });
         }
     };
@@ -247,6 +247,8 @@ fn gpus_share_their_ports_evenly() {
     let mut turns: Vec<_> = (0..4).map(|channel| fourfold.port_for(0, channel)).collect();
     turns.sort_unstable();
     assert_eq!(turns, (0..4).map(Some).collect::<Vec<_>>());
+    // The second GPU begins at the mirrored number: 01 becomes 10.
+    assert_eq!(fourfold.port_for(1, 0), Some(4 + 2));
     assert!((0..32).all(|port| fourfold.gpu_near(port) == Some(port / 4)));
 }
 

@@ -39,6 +39,10 @@ fn variables_are_read_strictly() {
         channels_max: Some(64),
     };
     assert_eq!(all, expected);
+    let levels =
+        ["0", "1", "2", "3", "4", "5", "99"].map(|level| env(&[("NCCL_NET_GDR_LEVEL", level)]).gdr_level);
+    use PathType::{Loc, Phb, Pix, Pxb, Sys};
+    assert_eq!(levels, [Loc, Pix, Pxb, Phb, Sys, Sys, Sys].map(Some));
     // Off is off, in whichever order the two come.
     for pairs in [
         [("NCCL_P2P_DISABLE", "1"), ("NCCL_P2P_LEVEL", "SYS")],
@@ -48,11 +52,11 @@ fn variables_are_read_strictly() {
     }
     for (name, value) in [
         ("NCCL_P2P_LEVEL", "NET"),
-        ("NCCL_P2P_LEVEL", "6"),
+        ("NCCL_P2P_LEVEL", "-1"),
         ("NCCL_P2P_DISABLE", "yes"),
         ("NCCL_CROSS_NIC", "3"),
         ("NCCL_MIN_NCHANNELS", "0"),
-        ("NCCL_MAX_NCHANNELS", "65"),
+        ("NCCL_MAX_NCHANNELS", "256"),
         ("NCCL_NVLS_ENABLE", ""),
     ] {
         let error = Env::from_pairs([(name, value)]).unwrap_err();
