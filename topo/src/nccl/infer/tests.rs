@@ -148,3 +148,54 @@ fn a_log_without_the_tuner_is_refused() {
     let error = infer(&Log::read("hello\nworld"), LIMIT).unwrap_err().to_string();
     assert!(error.contains("NCCL_DEBUG_SUBSYS=INIT,GRAPH,TUNING"), "{error}");
 }
+
+#[test]
+fn a_public_log_of_two_nodes_is_explained_whole() {
+    // NCCL 2.29.7 on two nodes of one GPU each over sockets, as somebody has published it: rows of the table, and the
+    // channels of broadcasts by size. Nothing of it is from this model.
+    let head = "NCCL version 2.29.7+cuda12.9\ncomm 0x1 rank 0 nRanks 2 nNodes 2
+Pattern 4, crossNic 0, nChannels 2, bw 1.200000/1.200000, type LOC/PHB, sameChannels 1
+Pattern 3, crossNic 0, nChannels 2, bw 2.400000/1.200000, type LOC/PHB, sameChannels 1
+Algorithm | Tree | Ring |
+Broadcast | 0.0/0.0 | 0.0/0.0 | 0.0/0.0 | 9.3/1.2 | 18.0/0.0 | 22.4/2.4 |
+AllGather | 0.0/0.0 | 0.0/0.0 | 0.0/0.0 | 11.6/2.4 | 22.5/0.0 | 22.4/4.8 |
+AllReduce | 16.8/0.5 | 31.0/0.0 | 36.4/1.9 | 16.6/1.2 | 31.0/0.0 | 36.4/2.4 |
+Algorithm | PAT |
+AllGather | 0.0/0.0 | 0.0/0.0 | 17.6/3.6 |\n";
+    let mut text = head.to_owned();
+    for (kib, protocol, last) in [
+        (8, "LL", 0),
+        (16, "LL", 1),
+        (32, "SIMPLE", 0),
+        (64, "SIMPLE", 1),
+        (128, "SIMPLE", 3),
+        (131_072, "SIMPLE", 3),
+    ] {
+        let bytes = kib << 10;
+        text += &format!(
+            "Broadcast: {bytes} Bytes -> Algo RING proto {protocol} channel{{Lo..Hi}}={{0..{last}}}\n"
+        );
+    }
+    let (fit, _) = infer(&Log::read(&text), LIMIT).unwrap();
+    assert!(fit.unexplained.is_empty(), "{:?}", fit.unexplained);
+    assert_eq!((fit.explained.len(), fit.tuner.setup().plugin_latency_us), (10, 0.0));
+}
+
+#[test]
+fn a_public_time_of_three_nodes_is_explained() {
+    // 24 H100 on three nodes with 8 x 200 Gbit/s, one line of a published log of 2.21 or 2.22.
+    let mut node = profiles::find("dgx-h100").unwrap();
+    for cpu in &mut node.cpus {
+        machines::exchange(&mut cpu.slots, 200_000);
+    }
+    for release in ["2.21.5", "2.22.3"] {
+        let release: Release = release.parse().unwrap();
+        let mut setup = machine("dgx-h100", 3, release, None, Cpu::Intel, &[]).setup().clone();
+        setup.graphs = graphs_of(&node, 3, release, &Env::default()).unwrap().graphs;
+        let tuner = Tuner::new(setup).unwrap();
+        let operation = Operation::new(Collective::AllReduce, 262_144);
+        let best = tuner.choose(operation).unwrap().best;
+        let line = tuner.line(operation, &best, tuner.spread(operation, best.algorithm, best.protocol));
+        assert_eq!(line.as_deref(), Some("262144 Bytes -> Algo 0 proto 1 time 54.707825"), "{release}");
+    }
+}
