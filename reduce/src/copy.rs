@@ -8,19 +8,19 @@ use super::{Dst, Store, Tuning};
 
 /// The aligned middle of a copy, as a copy loop receives it: whole lines.
 #[derive(Debug)]
-pub(super) struct CopyJob<'a> {
+pub(super) struct CopyJob {
     src: *const u8,
-    sinks: Sinks<'a>,
+    sinks: Sinks,
     start: usize,
     bytes: usize,
     interleave: bool,
 }
 
 /// A compiled copy loop; calling it needs the CPU features it was compiled for and valid buffers.
-pub(super) type CopyKernel = unsafe fn(&CopyJob<'_>);
+pub(super) type CopyKernel = unsafe fn(&CopyJob);
 
 struct Copy<'a, L> {
-    job: &'a CopyJob<'a>,
+    job: &'a CopyJob,
     line: std::marker::PhantomData<L>,
 }
 
@@ -49,7 +49,7 @@ impl<L: Line> Work for Copy<'_, L> {
 ///
 /// The CPU features of `L` are enabled in the caller, and the job's buffers have its `bytes`.
 #[inline(always)]
-pub(super) unsafe fn copy_all<L: Line, const U: usize>(job: &CopyJob<'_>) {
+pub(super) unsafe fn copy_all<L: Line, const U: usize>(job: &CopyJob) {
     let copy: Copy<'_, L> = Copy { job, line: std::marker::PhantomData };
     // SAFETY: the caller vouches for the buffers.
     unsafe { sweep::<_, U>(&copy, job.start, job.bytes, job.interleave) };
@@ -97,7 +97,7 @@ pub unsafe fn copy_with(tuning: &Tuning, src: *const u8, dsts: &[Dst], bytes: us
 unsafe fn copy_by_lines(tuning: &Tuning, src: *const u8, dsts: &[Dst], bytes: usize) {
     assert!(tuning.isa.is_available(), "this CPU has no {}", tuning.isa);
     let in_place = |i: usize| dsts.get(i).is_some_and(|dst| dst.ptr.cast_const() == src);
-    let layout = Layout::plan(dsts, in_place, bytes, 1, tuning);
+    let layout = Layout::plan(dsts, [in_place(0), in_place(1)], bytes, 1, tuning);
     let middle = (bytes - layout.head) / LINE * LINE;
     let Some(kernel) = copy_kernel(tuning.isa).filter(|_| middle > 0) else {
         // SAFETY: the whole range lies within the buffers.

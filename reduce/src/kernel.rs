@@ -52,29 +52,25 @@ impl Sources for &[*const u8] {
     }
 }
 
-/// The destinations: one, two or more that receive the same lines.
+/// The destinations: one, or two that receive the same lines.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sinks<'a> {
+pub(super) struct Sinks {
     ptr: [*mut u8; 2],
     stream: [bool; 2],
-    /// The third and those after it; each streams as the layout says for all of them.
-    more: &'a [Dst],
-    more_stream: bool,
 }
 
-impl<'a> Sinks<'a> {
+impl Sinks {
     #[inline(always)]
-    pub(super) fn new(dsts: &'a [Dst], layout: Layout) -> Self {
+    pub(super) fn new(dsts: &[Dst], layout: Layout) -> Self {
         let second = dsts.get(1).map_or(std::ptr::null_mut(), |dst| dst.ptr);
-        let more = dsts.get(2..).unwrap_or_default();
-        Sinks { ptr: [dsts[0].ptr, second], stream: layout.stream, more, more_stream: layout.more_stream }
+        Sinks { ptr: [dsts[0].ptr, second], stream: layout.stream }
     }
 
     /// Stores `U` lines at `at`, `at + stride`, ...
     ///
     /// # Safety
     ///
-    /// Those lines lie within every destination, and a streaming destination is aligned at `at`.
+    /// Those lines lie within both destinations, and a streaming destination is aligned at `at`.
     #[inline(always)]
     pub(super) unsafe fn lines<L: Line, const U: usize>(&self, lines: [L; U], at: usize, stride: usize) {
         for (ptr, stream) in self.ptr.into_iter().zip(self.stream) {
@@ -91,36 +87,20 @@ impl<'a> Sinks<'a> {
                 u += 1;
             }
         }
-        for dst in self.more {
-            let mut u = 0;
-            while u < U {
-                // SAFETY: the caller vouches for the lines and for the alignment.
-                unsafe {
-                    let to = dst.ptr.add(at + u * stride);
-                    if L::STREAMS && self.more_stream { lines[u].stream(to) } else { lines[u].store(to) }
-                }
-                u += 1;
-            }
-        }
-    }
-
-    /// Every destination.
-    #[inline(always)]
-    fn each(&self) -> impl Iterator<Item = *mut u8> {
-        let few = self.ptr.into_iter().filter(|ptr| !ptr.is_null());
-        few.chain(self.more.iter().map(|dst| dst.ptr))
     }
 
     /// Stores a part of a line at `at`.
     ///
     /// # Safety
     ///
-    /// `elems` elements at `at` lie within every destination.
+    /// `elems` elements at `at` lie within both destinations.
     #[inline(always)]
     pub(super) unsafe fn part<L: Line>(&self, line: L, at: usize, elems: usize) {
-        for ptr in self.each() {
-            // SAFETY: the caller vouches for the elements.
-            unsafe { line.store_part(ptr.add(at), elems) }
+        for ptr in self.ptr {
+            if !ptr.is_null() {
+                // SAFETY: the caller vouches for the elements.
+                unsafe { line.store_part(ptr.add(at), elems) }
+            }
         }
     }
 
@@ -128,27 +108,29 @@ impl<'a> Sinks<'a> {
     ///
     /// # Safety
     ///
-    /// That element lies within every destination.
+    /// That element lies within both destinations.
     #[inline(always)]
     unsafe fn element<T: Arith>(&self, elem: T, at: usize) {
-        for ptr in self.each() {
-            // SAFETY: the caller vouches for the element.
-            unsafe { ptr.add(at).cast::<T>().write_unaligned(elem) }
+        for ptr in self.ptr {
+            if !ptr.is_null() {
+                // SAFETY: the caller vouches for the element.
+                unsafe { ptr.add(at).cast::<T>().write_unaligned(elem) }
+            }
         }
     }
 
     /// Makes non-temporal stores visible before the caller publishes the result.
     #[inline(always)]
     pub(super) fn fence(&self) {
-        if self.stream != [false; 2] || self.more_stream {
+        if self.stream != [false; 2] {
             fence_streams();
         }
     }
 }
 
-struct Fold<'a, L, O, S> {
+struct Fold<L, O, S> {
     srcs: S,
-    sinks: Sinks<'a>,
+    sinks: Sinks,
     scaled: usize,
     factor: L,
     factor_bits: u64,
@@ -156,7 +138,7 @@ struct Fold<'a, L, O, S> {
     op: std::marker::PhantomData<O>,
 }
 
-impl<L: Line, O: Op<L>, S: Sources> Fold<'_, L, O, S> {
+impl<L: Line, O: Op<L>, S: Sources> Fold<L, O, S> {
     /// Folds `U` lines, `stride` apart, in source order; with `PART` one line, of which `stride` elements exist.
     ///
     /// There are no closures here and in the lines: not being `inline(always)`, they would be calls where their body is
@@ -247,7 +229,7 @@ fn elem_of<T: Arith>(pattern: u64) -> T {
     bytemuck::pod_read_unaligned(&bytemuck::bytes_of(&pattern)[..size_of::<T>()])
 }
 
-impl<L: Line, O: Op<L>, S: Sources> Work for Fold<'_, L, O, S> {
+impl<L: Line, O: Op<L>, S: Sources> Work for Fold<L, O, S> {
     const ELEM: usize = size_of::<L::Elem>();
 
     // Everything is read before anything is written, so that a destination may be a source.
@@ -304,7 +286,7 @@ unsafe fn fold_from<L: Line, O: Op<L>, S: Sources, const U: usize>(srcs: S, call
     let layout = if bytes < ALIGN_BYTES_MIN { Layout::SHORT } else { plan(call, bytes, elem) };
     // SAFETY: the caller vouches for the instruction set.
     let factor = unsafe { L::splat(call.factor) };
-    let fold: Fold<'_, L, O, S> = Fold {
+    let fold: Fold<L, O, S> = Fold {
         srcs,
         sinks: Sinks::new(call.dsts, layout),
         scaled: call.scaled,
@@ -331,5 +313,5 @@ unsafe fn fold_from<L: Line, O: Op<L>, S: Sources, const U: usize>(srcs: S, call
 
 fn plan(call: &Call<'_>, bytes: usize, elem: usize) -> Layout {
     let in_place = |i: usize| call.dsts.get(i).is_some_and(|dst| call.srcs.contains(&dst.ptr.cast_const()));
-    Layout::plan(call.dsts, in_place, bytes, elem, call.tuning)
+    Layout::plan(call.dsts, [in_place(0), in_place(1)], bytes, elem, call.tuning)
 }

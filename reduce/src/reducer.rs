@@ -102,15 +102,15 @@ impl Reducer {
         self.divider.is_some()
     }
 
-    /// Folds `count` elements of every source, in source order, into one or more destinations.
+    /// Folds `count` elements of every source, in source order, into one or two destinations.
     ///
     /// `srcs[own]` is multiplied by the scalar, or by 1/nranks, first when [`Self::needs_pre_op`]; the result is
-    /// divided by nranks when `last` and [`Self::needs_post_op`]. Narrow floats are rounded after every hop. All
+    /// divided by nranks when `last` and [`Self::needs_post_op`]. Narrow floats are rounded after every hop. Two
     /// destinations receive the same bits. Non-temporal stores are fenced before this returns.
     ///
     /// # Panics
     ///
-    /// When `srcs` or `dsts` is empty, or `own` is no index of `srcs`.
+    /// When `srcs` is empty, `dsts` has not 1 or 2 entries, or `own` is no index of `srcs`.
     ///
     /// # Safety
     ///
@@ -126,7 +126,10 @@ impl Reducer {
         count: usize,
         last: bool,
     ) {
-        assert!(!srcs.is_empty() && !dsts.is_empty(), "a fold has sources and destinations");
+        assert!(
+            !srcs.is_empty() && matches!(dsts.len(), 1 | 2),
+            "a fold has sources and 1 or 2 destinations"
+        );
         let (scaled, factor) = match (own, self.factor) {
             (Some(own), Some(factor)) => {
                 assert!(own < srcs.len(), "source {own} of {} does not exist", srcs.len());
@@ -139,9 +142,7 @@ impl Reducer {
         // `count` elements of every buffer.
         unsafe {
             if srcs.len() == 1 && scaled == usize::MAX && divider.is_none() {
-                for dsts in dsts.chunks(2) {
-                    copy_with(&self.tuning, srcs[0], dsts, count * self.dtype.size_bytes());
-                }
+                copy_with(&self.tuning, srcs[0], dsts, count * self.dtype.size_bytes());
             } else if count > 0 {
                 // Bits are combined byte by byte.
                 let count = if self.op.is_bitwise() { count * self.dtype.size_bytes() } else { count };

@@ -40,20 +40,17 @@ pub(super) trait Work {
 pub(super) struct Layout {
     pub(super) head: usize,
     pub(super) stream: [bool; 2],
-    /// Of the destinations behind the second.
-    pub(super) more_stream: bool,
 }
 
 impl Layout {
     /// A pass too short to align or stream.
-    pub(super) const SHORT: Layout = Layout { head: 0, stream: [false; 2], more_stream: false };
+    pub(super) const SHORT: Layout = Layout { head: 0, stream: [false; 2] };
 
     /// Decides for `bytes` bytes of elements of `elem` bytes; `in_place` says which destinations are
-    /// also sources: their lines are in the cache already, so that bypassing it does not pay. Where there are more
-    /// than two destinations they stream all or not at all.
+    /// also sources: their lines are in the cache already, so that bypassing it does not pay.
     pub(super) fn plan(
         dsts: &[Dst],
-        in_place: impl Fn(usize) -> bool,
+        in_place: [bool; 2],
         bytes: usize,
         elem: usize,
         tuning: &Tuning,
@@ -62,8 +59,7 @@ impl Layout {
             return Layout::SHORT;
         }
         let large = bytes >= tuning.stream_bytes_min;
-        let many = dsts.len() > 2;
-        let wants = |i: usize| large && dsts[i].store == Store::Streaming && !in_place(i);
+        let wants = |i: usize| large && dsts[i].store == Store::Streaming && !in_place[i];
         let leader = usize::from(dsts.len() == 2 && !wants(0) && wants(1));
         let distance = (dsts[leader].ptr as usize).wrapping_neg() % LINE;
         let head = if distance.is_multiple_of(elem) { distance } else { 0 };
@@ -71,9 +67,7 @@ impl Layout {
         for (i, dst) in dsts.iter().enumerate().take(2) {
             stream[i] = wants(i) && (dst.ptr as usize).wrapping_add(head).is_multiple_of(LINE);
         }
-        let is_aligned = |dst: &Dst| (dst.ptr as usize).wrapping_add(head).is_multiple_of(LINE);
-        let more_stream = many && (2..dsts.len()).all(|i| wants(i) && is_aligned(&dsts[i]));
-        Layout { head, stream, more_stream }
+        Layout { head, stream }
     }
 }
 
@@ -122,7 +116,7 @@ mod tests {
     }
 
     fn plan(dsts: &[Dst], in_place: [bool; 2], bytes: usize) -> (usize, [bool; 2]) {
-        let layout = Layout::plan(dsts, |i| in_place[i], bytes, 4, &Tuning::host());
+        let layout = Layout::plan(dsts, in_place, bytes, 4, &Tuning::host());
         (layout.head, layout.stream)
     }
 

@@ -98,8 +98,8 @@ fn cases() -> impl Strategy<Value = Case> {
     let store = prop_oneof![Just(Store::Cached), Just(Store::Streaming)];
     let offsets = prop_oneof![Just(0usize), (0usize..8).prop_map(|words| words * 8), 0usize..64];
     let layout = (
-        proptest::collection::vec(store, 1..=5),
-        proptest::collection::vec(offsets, 14),
+        proptest::collection::vec(store, 1..=2),
+        proptest::collection::vec(offsets, 11),
         any::<prop::sample::Index>(),
         any::<prop::sample::Index>(),
         0usize..4,

@@ -110,6 +110,54 @@ fn a_signal_that_does_not_come_is_told() {
 }
 
 #[test]
+fn signals_that_wait_for_each_other_are_a_deadlock() {
+    // Proves that two waits for signals, and one for a signal of a rank that waits in a barrier, are told at once, with
+    // what each waits in; and that a rank that still runs is not taken for one that waits.
+    for other_waits_in_barrier in [false, true] {
+        let errors = with_ranks(2, &Config::new(2), |mut comm| {
+            let started = std::time::Instant::now();
+            let rank = comm.rank();
+            let outcome = if rank == 1 && other_waits_in_barrier {
+                comm.barrier()
+            } else {
+                comm.wait_signal(1 - rank, 1)
+            };
+            assert!(started.elapsed() < Duration::from_secs(20), "only the time-out has told it");
+            outcome.unwrap_err()
+        });
+        for error in errors {
+            let text = error.to_string();
+            assert!(matches!(error, Error::Deadlock { .. }), "{text}");
+            assert!(text.contains("rank 0 is in wait_signal for rank 1"), "{text}");
+        }
+    }
+    with_ranks(2, &Config::new(2), |mut comm| {
+        if comm.rank() == 1 {
+            std::thread::sleep(Duration::from_millis(700));
+            comm.signal(0).unwrap();
+        } else {
+            comm.wait_signal(1, 1).unwrap();
+        }
+        comm.finalize().unwrap();
+    });
+}
+
+#[test]
+fn taking_back_different_windows_is_refused() {
+    // Proves that windows are compared when they are taken back, that nothing happens to them then, and that memory
+    // without a byte has none.
+    with_ranks(2, &Config::new(2), |mut comm| {
+        let memory = [SharedMemory::new(4096).unwrap(), SharedMemory::new(0).unwrap()];
+        let [first, second] = memory.each_ref().map(|memory| comm.register(memory).unwrap());
+        assert_eq!((first.len_of(1), second.len_of(1)), (4096, 0));
+        let mine = if comm.rank() == 0 { first } else { second };
+        let error = comm.deregister(mine).unwrap_err();
+        assert!(error.to_string().contains("different windows back: "), "{error}");
+        comm.finalize().unwrap();
+    });
+}
+
+#[test]
 fn memory_that_its_owner_frees_stays_for_those_who_read_it() {
     // Proves that freed and registered memory can still be used by collectives of the others' buffers.
     with_ranks(3, &Config::new(3), |mut comm| {

@@ -157,6 +157,14 @@ impl Address {
         self.bytes
     }
 
+    /// Whether its process lives; also where the system does not tell.
+    fn is_alive(self) -> bool {
+        process_start_time(self.pid).map_or_else(
+            || Path::new("/proc").join(self.pid.to_string()).exists(),
+            |start_time| start_time == self.start_time,
+        )
+    }
+
     fn path(self) -> PathBuf {
         Path::new("/proc").join(self.pid.to_string()).join("fd").join(self.descriptor.to_string())
     }
@@ -175,9 +183,6 @@ impl Foreign {
     /// [`MapError`]: why it cannot be had.
     pub fn map(address: Address) -> Result<Self, MapError> {
         let pid = address.pid;
-        if process_start_time(pid) != Some(address.start_time) {
-            return Err(MapError::Gone(pid));
-        }
         let refused = |what| move |cause| MapError::Refused { what, pid, cause };
         // Should it lead to a pipe by now, opening that must not wait.
         let file = OpenOptions::new()
@@ -185,7 +190,10 @@ impl Foreign {
             .write(true)
             .custom_flags(libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY)
             .open(address.path())
-            .map_err(refused("open"))?;
+            .map_err(|cause| match cause.kind() {
+                std::io::ErrorKind::NotFound if !address.is_alive() => MapError::Gone(pid),
+                _ => refused("open")(cause),
+            })?;
         let meta = file.metadata().map_err(refused("look at"))?;
         let is_it = meta.is_file() && (meta.dev(), meta.ino()) == (address.device, address.inode);
         if !is_it || meta.len() != address.bytes || !is_sealed(&file) {
@@ -288,8 +296,10 @@ mod tests {
         unsealed.set_len(8192).unwrap();
         let meta = unsealed.metadata().unwrap();
         let descriptor = unsealed.as_raw_fd().cast_unsigned();
-        let gone = Address { start_time: right.start_time + 1, ..right };
+        let gone = Address { start_time: right.start_time + 1, descriptor: u32::MAX, ..right };
         assert!(matches!(Foreign::map(gone), Err(MapError::Gone(_))));
+        let closed = Address { descriptor: u32::MAX, ..right };
+        assert!(matches!(Foreign::map(closed), Err(MapError::Refused { .. })));
         for wrong in [
             Address { descriptor: other.address().descriptor, ..right },
             Address { bytes: 4096, ..right },

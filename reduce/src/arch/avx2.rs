@@ -223,7 +223,7 @@ unsafe fn entry<L: Line, O: Op<L>, const U: usize>(call: &Call<'_>) {
 
 /// Copies as `job` says; the caller vouches for its pointers and for the instruction set.
 #[target_feature(enable = "avx2,f16c")]
-pub(super) unsafe fn copy_lines(job: &CopyJob<'_>) {
+pub(super) unsafe fn copy_lines(job: &CopyJob) {
     // SAFETY: the features are enabled here; the pointers are the caller's promise.
     unsafe { copy_all::<I64x8, 4>(job) }
 }

@@ -345,6 +345,11 @@ impl Engine {
             self.settle(shared)?;
             return Ok(Progress::Advanced);
         }
+        if progress == Progress::Done && self.running.part == Part::Direct && shared.aborted() != 0 {
+            // Others may have given up before this rank had read what they have, and use their buffers again: they say
+            // so first.
+            return Err(shared.explain(shared.aborted(), seqno));
+        }
         if progress == Progress::Advanced {
             // What is waited for from now on is another wait.
             self.watch.waited();

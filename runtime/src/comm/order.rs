@@ -218,6 +218,8 @@ fn keeps(wait: &Stuck, next: &Stuck) -> bool {
         Call::Collective | Call::Finalize => next.marks.has_collective,
         Call::Send => next.marks.has_recv,
         Call::Recv => next.marks.has_send,
+        // Nothing that is under way sends any.
+        Call::Signal => false,
         Call::Unknown => true,
     };
     !takes && !has_other && (next.marks.is_alone || (is_same_rank && next.marks.is_held))

@@ -29,6 +29,8 @@ pub(super) enum Call {
     Finalize,
     Send,
     Recv,
+    /// Waiting for signals.
+    Signal,
     /// A call that another version of this library would have to name.
     Unknown,
 }
@@ -98,6 +100,7 @@ impl fmt::Display for Stuck {
             Call::Send => write!(f, "send to rank {awaits}{tags}"),
             Call::Recv if awaits == SEVERAL => write!(f, "recv from any rank{tags}"),
             Call::Recv => write!(f, "recv from rank {awaits}{tags}"),
+            Call::Signal => write!(f, "wait_signal for rank {awaits}"),
             Call::Unknown => f.write_str("a call that this version does not know"),
         }
     }
@@ -111,7 +114,7 @@ const HAS_RECV: u64 = 1 << 38;
 const TAGS_BIT: u32 = 36;
 const RANK_BIT: u32 = 40;
 const CALL_BIT: u32 = 56;
-const CALLS: [Call; 4] = [Call::Collective, Call::Finalize, Call::Send, Call::Recv];
+const CALLS: [Call; 5] = [Call::Collective, Call::Finalize, Call::Send, Call::Recv, Call::Signal];
 
 impl Call {
     /// The number in shared memory.
@@ -123,9 +126,9 @@ impl Call {
         usize::try_from(code).ok().and_then(|code| CALLS.get(code).copied()).unwrap_or(Self::Unknown)
     }
 
-    /// Whether this has tags, and no number.
+    /// Whether this has tags, which are none of a signal's, and no number.
     pub(super) fn is_message(self) -> bool {
-        matches!(self, Self::Send | Self::Recv)
+        matches!(self, Self::Send | Self::Recv | Self::Signal)
     }
 
     /// The word with the number or the tags of a call, and two more bits.

@@ -182,6 +182,7 @@ impl Tangle {
                 "send and receive together, by send_recv or a Group, or let every other rank receive first"
             }
             _ if all(Call::Recv) => "one of them must send first",
+            _ if all(Call::Signal) => "one of them must signal first",
             _ => {
                 "make the calls that belong together in the same order on every rank, or put them into one Group"
             }

@@ -152,8 +152,7 @@ impl Watch {
             return Err(shared.health().tell_gone(&shared.segment, from, 0));
         }
         self.suspect = gone;
-        self.suspect_something(shared, duty, (from, Tags::default()));
-        Ok(())
+        self.check_order(shared, duty, (from, Tags::default()), false)
     }
 
     fn check_time(&mut self, shared: &Shared, duty: Duty, waited: Duration) -> Result<(), Error> {
@@ -180,7 +179,8 @@ impl Watch {
     ) -> Result<(), Error> {
         let (call, seqno) = match duty.stage {
             Stage::Send { .. } => (Call::Send, 0),
-            Stage::Recv { .. } | Stage::Signal { .. } => (Call::Recv, 0),
+            Stage::Recv { .. } => (Call::Recv, 0),
+            Stage::Signal { .. } => (Call::Signal, 0),
             Stage::Finalize(seqno) => (Call::Finalize, seqno),
             Stage::Operation(_) | Stage::Join | Stage::Turn => (Call::Collective, duty.stage.seqno()),
         };

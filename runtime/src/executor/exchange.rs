@@ -56,7 +56,12 @@ impl Exchange {
                 Recv::All => {
                     (0..nranks).filter(|from| *from != rank).for_each(|from| heard[from as usize] += 1)
                 }
-                Recv::Pair(_) | Recv::AllPairs | Recv::Relay(_) | Recv::Peer(_) | Recv::Peers => return None,
+                Recv::Pair(_)
+                | Recv::AllPairs
+                | Recv::Relay(_)
+                | Recv::Peer(_)
+                | Recv::PeerOutput(_)
+                | Recv::Peers => return None,
             }
         }
         let hears_each = (0..nranks).all(|from| heard[from as usize] == u32::from(from != rank));

@@ -24,8 +24,6 @@ pub(super) struct Scratch {
     /// One message per channel and rank; the own rank's holds what is sent.
     words: Vec<u64>,
     sources: Vec<Source>,
-    /// Of a primitive that has as many as there are ranks.
-    outputs: Vec<Output>,
 }
 
 /// An address that is used only while the primitive that listed it runs.
@@ -33,15 +31,8 @@ pub(super) struct Scratch {
 #[repr(transparent)]
 struct Source(*const u8);
 
-/// The same of a destination.
-#[derive(Clone, Copy, Debug)]
-#[repr(transparent)]
-struct Output(Dst);
-
-// SAFETY: between primitives the lists are dead, so moving them to another thread moves nothing that is used.
+// SAFETY: between primitives the list is dead, so moving it to another thread moves nothing that is used.
 unsafe impl core::marker::Send for Source {}
-// SAFETY: as above.
-unsafe impl core::marker::Send for Output {}
 
 impl Scratch {
     pub(super) fn new(nranks: u32) -> Self {
@@ -50,7 +41,6 @@ impl Scratch {
             stride: 0,
             words: Vec::new(),
             sources: Vec::with_capacity(nranks as usize),
-            outputs: Vec::new(),
         }
     }
 
@@ -82,19 +72,6 @@ impl Scratch {
     pub(super) fn listed(&self) -> &[*const u8] {
         // SAFETY: `Source` is transparent, so the vector holds exactly these pointers.
         unsafe { std::slice::from_raw_parts(self.sources.as_ptr().cast(), self.sources.len()) }
-    }
-
-    /// Lists the outputs of the running primitive.
-    pub(super) fn list_outputs(&mut self, outputs: impl Iterator<Item = Dst>) {
-        self.outputs.clear();
-        self.outputs.extend(outputs.map(Output));
-    }
-
-    /// Sources and outputs in the order in which they were listed.
-    pub(super) fn lists(&self) -> (&[*const u8], &[Dst]) {
-        // SAFETY: `Output` is transparent, so the vector holds exactly these destinations.
-        let outputs = unsafe { std::slice::from_raw_parts(self.outputs.as_ptr().cast(), self.outputs.len()) };
-        (self.listed(), outputs)
     }
 
     #[inline]
@@ -140,7 +117,7 @@ impl Context<'_> {
     #[inline]
     pub(super) unsafe fn awaits(&mut self, arrived: &mut u32) -> Result<Option<Awaits>, Error> {
         let (credit, from) = match self.prim.send {
-            Send::None | Send::Peers => (true, Awaits::Anyone),
+            Send::None => (true, Awaits::Anyone),
             Send::Pair(to) => {
                 (connected(&mut self.lane.pair_out[to as usize]).has_credit()?, Awaits::Member(to))
             }
@@ -184,7 +161,7 @@ impl Context<'_> {
     #[inline]
     unsafe fn receive(&mut self, arrived: &mut u32) -> Result<Option<u32>, Error> {
         let (wanted, first) = match self.prim.recv {
-            Recv::None | Recv::Peer(_) | Recv::Peers => return Ok(None),
+            Recv::None | Recv::Peer(_) | Recv::PeerOutput(_) | Recv::Peers => return Ok(None),
             Recv::From(rank) | Recv::Pair(rank) => (1, rank),
             Recv::All | Recv::AllPairs => (self.nranks - 1, (self.rank + 1) % self.nranks),
             Recv::Relay(Turn { block, piece, turn }) => {
@@ -259,11 +236,6 @@ impl Context<'_> {
                         None => self.fill(&[piece_dst]),
                     }
                     connected(&mut self.lane.relay).pass(block, piece, turn, stamp);
-                }
-                (Send::Peers, _) => {
-                    if let (Some(span), Some(dst)) = (self.prim.dst, output) {
-                        self.reduce_for_all(span, dst.store);
-                    }
                 }
                 (Send::None, _) => {
                     if let Some(dst) = output {
@@ -401,6 +373,7 @@ impl Context<'_> {
             Recv::From(rank) | Recv::Pair(rank) => rank,
             Recv::Relay(turn) => return self.relayed(turn),
             Recv::Peer(rank) => return self.peer_input(rank, self.prim.part),
+            Recv::PeerOutput(rank) => return self.peer_output(rank, self.prim.part),
             Recv::None | Recv::All | Recv::AllPairs | Recv::Peers => {
                 unreachable!("no such primitive has an output")
             }
@@ -452,7 +425,7 @@ impl Context<'_> {
     fn release(&mut self) {
         let protocol = self.protocol();
         match self.prim.recv {
-            Recv::None | Recv::Peer(_) | Recv::Peers => {}
+            Recv::None | Recv::Peer(_) | Recv::PeerOutput(_) | Recv::Peers => {}
             Recv::Relay(Turn { block, piece, .. }) => connected(&mut self.lane.relay).give_back(block, piece),
             Recv::Pair(rank) => connected(&mut self.lane.pair_in[rank as usize]).release(protocol),
             Recv::From(rank) => connected(&mut self.lane.fan_in[rank as usize]).release(protocol),

@@ -25,6 +25,8 @@ pub(crate) enum Recv {
     Relay(Turn),
     /// Nothing: what one rank has is read where that rank has it, `Prim::part` elements into its input.
     Peer(u32),
+    /// The same of its output.
+    PeerOutput(u32),
     /// Nothing: what every rank has, this one included, is read there.
     Peers,
 }
@@ -41,8 +43,6 @@ pub(crate) enum Send {
     Relay(Turn),
     /// Nothing but the news that this rank needs the relay's oldest block no more.
     Finish,
-    /// Nothing: the result is stored in every rank's output.
-    Peers,
 }
 
 /// A turn on a piece of a relay. Piece `q` begins with rank `q`, and goes to the next rank with each turn.
@@ -149,10 +149,10 @@ impl Prim {
         Self { send, ..Self::recv_reduce_copy(recv, span) }
     }
 
-    /// Reduces `from` of every rank's input into `to` of the own output or, if it is sent to all, of every rank's.
-    pub(crate) fn reduce_peers(from: Span, to: Span, send: Send) -> Self {
+    /// Reduces `from` of every rank's input into `to` of the own output.
+    pub(crate) fn reduce_peers(from: Span, to: Span) -> Self {
         let (part, len) = (from.at, from.len);
-        Self { recv: Recv::Peers, part, dst: Some(to), send, len, last: true, ..Self::NOTHING }
+        Self { recv: Recv::Peers, part, dst: Some(to), len, last: true, ..Self::NOTHING }
     }
 
     /// The same, out of messages of `message` elements from element `part` on.

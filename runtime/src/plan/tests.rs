@@ -217,13 +217,13 @@ fn choices_fit_their_slots() {
 fn assert_fits(prim: &Prim, plan: &Plan, limits: &Limits) {
     let p = plan.choice.protocol as usize;
     let sent = match prim.send {
-        Send::None | Send::Finish | Send::Peers => usize::MAX,
+        Send::None | Send::Finish => usize::MAX,
         Send::Relay(_) => limits.relay[p],
         Send::Pair(_) => limits.pair[p],
         Send::Fan => limits.fan[p],
     };
     let received = match prim.recv {
-        Recv::None | Recv::Peer(_) | Recv::Peers => usize::MAX,
+        Recv::None | Recv::Peer(_) | Recv::PeerOutput(_) | Recv::Peers => usize::MAX,
         Recv::Relay(_) => limits.relay[p],
         Recv::Pair(_) | Recv::AllPairs => limits.pair[p],
         Recv::From(_) | Recv::All => limits.fan[p],

@@ -1,7 +1,9 @@
 //! Zero copy: what a rank wants it reads where the others have it, in registered memory, without a slot in between.
 //!
 //! ```text
-//! all-reduce        piece r of all inputs, reduced    -> piece r of every rank's output
+//! all-reduce        piece r of all inputs, reduced    -> piece r of the own output
+//!                   then send nothing, recv nothing from all
+//!                   each other rank's piece of its output -> the own output
 //! reduce-scatter    block r of all inputs, reduced    -> own output
 //! all-gather        each rank's input                 -> its block of the own output
 //! all-to-all        block r of each rank's input      -> the block of that rank in the own output
@@ -10,8 +12,12 @@
 //!                   then send nothing, recv nothing from all: nobody may change its buffers before
 //! ```
 //!
-//! Bytes per rank of an all-reduce: S read and S written in all, the least that can be. One hand-over before, in which
-//! the ranks tell where their buffers are (`comm/notices.rs`), and one behind. Sums are made in the order of ranks.
+//! A rank writes to its own buffers alone. One that was stopped, and goes on after the others have given up, changes
+//! nothing that these use again; what it reads then counts for nothing, since it learns of the end before it is done
+//! (`Engine::advance`).
+//!
+//! Bytes per rank of an all-reduce: S + S (n-1)/n read, S written. One hand-over before, in which the ranks tell where
+//! their buffers are (`comm/notices.rs`), and one behind each part. Sums are made in the order of ranks.
 
 use super::blocks::Cut;
 use super::call::Kind;
@@ -20,15 +26,18 @@ use super::slice::{Chunks, Span};
 
 /// Elements of a chunk are those of `cut`; `grain` is of pieces.
 pub(super) fn prim(cut: Cut<'_>, index: u64, grain: usize) -> Option<Prim> {
-    let work = Work::of(cut, grain);
-    let count = work.count();
-    match index.checked_sub(count) {
-        None => Some(work.get(index)),
-        // Everybody's buffers are in use until everybody is done.
-        Some(0) => Some(Prim::send(Send::Fan, Span::default())),
-        Some(1) => Some(Prim::recv(Recv::All, Span::default())),
-        Some(_) => None,
+    let mut index = index;
+    for work in [Some(Work::of(cut, grain)), Work::after(cut, grain)].into_iter().flatten() {
+        let count = work.count();
+        match index.checked_sub(count) {
+            None => return Some(work.get(index)),
+            // Everybody's buffers are in use until everybody is done.
+            Some(0) => return Some(Prim::send(Send::Fan, Span::default())),
+            Some(1) => return Some(Prim::recv(Recv::All, Span::default())),
+            Some(more) => index = more - 2,
+        }
     }
+    None
 }
 
 /// Whether the kind has a form without copies.
@@ -39,10 +48,15 @@ pub(super) fn has(kind: Kind) -> bool {
 /// What this rank does with the data.
 #[derive(Debug)]
 enum Work<'a> {
-    /// Reduces chunks of a span of everybody's input: for all, or into the own output, which has nothing else.
+    /// Reduces chunks of a span of everybody's input into the own output: to the same place, or to its start.
     Reduce {
         chunks: Chunks,
-        for_all: bool,
+        in_its_place: bool,
+    },
+    /// Takes every other rank's piece of the result.
+    Pieces {
+        cut: Cut<'a>,
+        grain: usize,
     },
     /// Takes chunks of one span of the root's input.
     Take {
@@ -63,15 +77,12 @@ enum Work<'a> {
 
 impl<'a> Work<'a> {
     fn of(cut: Cut<'a>, grain: usize) -> Self {
-        let Cut { call, chunks, rank, nranks, .. } = cut;
+        let Cut { call, chunks, rank, .. } = cut;
         let whole = chunks.whole();
         match call.kind {
-            Kind::AllReduce => {
-                let piece = whole.piece(rank as usize, nranks as usize, grain);
-                Self::Reduce { chunks: chunks.of(piece), for_all: true }
-            }
+            Kind::AllReduce => Self::Reduce { chunks: piece(cut, rank, grain), in_its_place: true },
             Kind::ReduceScatter | Kind::ReduceScatterV => {
-                Self::Reduce { chunks: chunks.of(call.block(rank)), for_all: false }
+                Self::Reduce { chunks: chunks.of(call.block(rank)), in_its_place: false }
             }
             Kind::Broadcast { root } if root == rank => Self::Keep { from: whole, to: whole },
             Kind::Broadcast { root } => Self::Take { from: root, chunks },
@@ -89,10 +100,17 @@ impl<'a> Work<'a> {
         }
     }
 
+    /// What it does once all have done that.
+    fn after(cut: Cut<'a>, grain: usize) -> Option<Self> {
+        (cut.call.kind == Kind::AllReduce).then_some(Self::Pieces { cut, grain })
+    }
+
     fn count(&self) -> u64 {
         match self {
             Self::Reduce { chunks, .. } | Self::Take { chunks, .. } => chunks.count(),
             Self::Keep { .. } => 1,
+            // As many for each rank as for the first, whose piece is the longest.
+            Self::Pieces { cut, grain } => piece(*cut, 0, *grain).count() * u64::from(cut.nranks - 1),
             Self::Collect { cut } => cut.chunks.count() * u64::from(cut.nranks),
             Self::Nothing => 0,
         }
@@ -100,13 +118,20 @@ impl<'a> Work<'a> {
 
     fn get(&self, index: u64) -> Prim {
         match *self {
-            Self::Reduce { ref chunks, for_all } => {
+            Self::Reduce { ref chunks, in_its_place } => {
                 let (from, first) = (chunks.get(index), chunks.whole().at);
-                if for_all {
-                    Prim::reduce_peers(from, from, Send::Peers)
-                } else {
-                    Prim::reduce_peers(from, Span::new(from.at - first, from.len), Send::None)
+                let to = if in_its_place { from.at } else { from.at - first };
+                Prim::reduce_peers(from, Span::new(to, from.len))
+            }
+            Self::Pieces { cut, grain } => {
+                let others = u64::from(cut.nranks - 1);
+                let from = (cut.rank + 1 + (index % others) as u32) % cut.nranks;
+                let chunks = piece(cut, from, grain);
+                if index / others >= chunks.count() {
+                    return Prim::NOTHING;
                 }
+                let span = chunks.get(index / others);
+                Prim::recv(Recv::PeerOutput(from), span).out_of(span.len, span.at)
             }
             Self::Take { from, ref chunks } => {
                 let (span, first) = (chunks.get(index), chunks.whole().at);
@@ -134,4 +159,9 @@ impl<'a> Work<'a> {
             Self::Nothing => Prim::NOTHING,
         }
     }
+}
+
+/// The piece of an all-reduce that `rank` reduces, in chunks.
+fn piece(cut: Cut<'_>, rank: u32, grain: usize) -> Chunks {
+    cut.chunks.of(cut.chunks.whole().piece(rank as usize, cut.nranks as usize, grain))
 }

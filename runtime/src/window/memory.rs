@@ -5,12 +5,11 @@ use crate::reduce::Element;
 use shmring::region::Region;
 use std::sync::Arc;
 
-/// Memory of this process that other ranks can be given access to, see [the module](super). Zeroed, and committed from
-/// the start; begins on a page.
+/// Memory of this process that other ranks can be given access to by
+/// [`register`](crate::Communicator::register). Zeroed, and committed from the start; begins on a page.
 ///
-/// Until it is registered it is like any other memory. Registered, it is written by other ranks only in collectives for
-/// which this rank passes a part of it as output, and by [`put`](crate::Communicator::put), whose caller answers for
-/// it.
+/// Until it is registered it is like any other memory. Registered, other ranks read it in collectives for which this
+/// rank passes a part of it, and write it by [`put`](crate::Communicator::put) alone, whose caller answers for it.
 #[derive(Debug)]
 pub struct SharedMemory {
     region: Arc<Region>,

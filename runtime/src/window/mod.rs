@@ -94,21 +94,28 @@ impl Window {
 impl Communicator {
     /// Registers `memory` with this communicator. Every rank must call this, with memory of its own, of any length.
     ///
-    /// The window lasts until it is taken back by [`Communicator::deregister`] or the communicator ends, and keeps the
-    /// memory for as long; dropping the handle changes nothing.
+    /// Counts as two operations of the communicator, an all-gather and an all-reduce. The window lasts until it is
+    /// taken back by [`Communicator::deregister`] or the communicator ends, and keeps the memory for as long;
+    /// dropping the handle changes nothing.
     ///
     /// # Errors
     /// What an all-gather can end with. That memory cannot be mapped is no error: see [`Window::is_mapped`].
     pub fn register(&mut self, memory: &SharedMemory) -> Result<Window, Error> {
+        const WORDS: usize = Address::WORDS + 1;
         let own = memory.region();
         let (rank, nranks) = (self.rank(), self.nranks());
-        let mut words = vec![0u64; nranks * Address::WORDS];
-        self.all_gather(&own.address().to_words(), &mut words)?;
+        let mut notice = [0u64; WORDS];
+        notice[..Address::WORDS].copy_from_slice(&own.address().to_words());
+        notice[Address::WORDS] = memory.len() as u64;
+        let mut words = vec![0u64; nranks * WORDS];
+        self.all_gather(&notice, &mut words)?;
         let (mut peers, mut lens, mut failed) =
             (Vec::with_capacity(nranks), Vec::with_capacity(nranks), None);
-        for (peer, words) in words.chunks_exact(Address::WORDS).enumerate() {
-            let address = <[u64; Address::WORDS]>::try_from(words).ok().and_then(Address::from_words);
-            lens.push(address.map_or(0, |address| usize::try_from(address.bytes()).unwrap_or(0)));
+        for (peer, words) in words.chunks_exact(WORDS).enumerate() {
+            let (address, len) = words.split_at(Address::WORDS);
+            let address = <[u64; Address::WORDS]>::try_from(address).ok().and_then(Address::from_words);
+            let room = address.map_or(0, Address::bytes);
+            lens.push(usize::try_from(len[0].min(room)).unwrap_or(0));
             let mapped = match address {
                 _ if peer == rank => None,
                 Some(address) => Foreign::map(address).map_err(|cause| failed = Some((peer, cause))).ok(),
@@ -136,17 +143,27 @@ impl Communicator {
         Ok(Window { mapped, number, job: self.job() })
     }
 
-    /// Takes a window back. Every rank must call this; it waits for the others, so that nobody reads the memory any
-    /// more when it returns. Memory whose owner has dropped it is freed then.
+    /// Takes a window back. Every rank must call this for the same one; it waits for the others, as an all-reduce, so
+    /// that nobody reads the memory any more when it returns. Memory whose owner has dropped it is freed then.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a window of another communicator; what a barrier can end with.
+    /// [`Error::Argument`] for a window of another communicator, which stays registered there, and where the ranks take
+    /// different ones back, which all stay; what an all-reduce can end with.
     pub fn deregister(&mut self, window: Window) -> Result<(), Error> {
         if window.job != self.job() {
             let what = "the window belongs to another communicator".to_owned();
             return Err(self.argument("deregister", what));
         }
-        self.barrier()?;
+        let own = window.number as i64;
+        let mut range = [own, -own];
+        self.all_reduce_in_place(&mut range, ReduceOp::Max)?;
+        if range[0] != -range[1] {
+            let what = format!(
+                "the ranks take different windows back: this one number {own}, others {} and {}",
+                -range[1], range[0]
+            );
+            return Err(self.argument("deregister", what));
+        }
         self.remove_window(window.number)
     }
 }

@@ -182,8 +182,8 @@ pub(super) const ALL: &[Mutant] = &[
             edit(REGISTRY, "return !stream::any_work();", "return true;"),
             edit(
                 REGISTRY,
-                "self.is_alone && !others, is_held, has_mail, has_collective }",
-                "self.is_alone, is_held, has_mail: false, has_collective: false }",
+                "    let [sends, receives, collectives] = entry.under_way();\n",
+                "    let [sends, receives, collectives] = entry.under_way().map(|_| 0usize);\n",
             ),
         ],
     ),

@@ -87,6 +87,12 @@ impl Machine {
         self.memory[self.input + at..][..len].to_vec()
     }
 
+    /// What another rank reads of the output.
+    fn result(&self, at: usize, len: usize) -> Vec<Elem> {
+        assert!(at + len <= self.plan.output, "{at} + {len} is outside the output");
+        self.memory[self.output + at..][..len].to_vec()
+    }
+
     fn store(&mut self, span: Span, elements: &[Elem]) {
         assert!(span.end() <= self.plan.output, "{span:?} is outside the output");
         self.memory[self.output + span.at..self.output + span.end()].copy_from_slice(elements);
@@ -192,14 +198,14 @@ impl Rings {
 fn ends(prim: &Prim, rank: u32, n: u32) -> [Vec<(u32, bool)>; 2] {
     let others = |fan: bool| (0..n).filter(|r| *r != rank).map(|r| (r, fan)).collect();
     let sources = match prim.recv {
-        Recv::None | Recv::Relay(_) | Recv::Peer(_) | Recv::Peers => vec![],
+        Recv::None | Recv::Relay(_) | Recv::Peer(_) | Recv::PeerOutput(_) | Recv::Peers => vec![],
         Recv::Pair(from) => vec![(from, false)],
         Recv::From(from) => vec![(from, true)],
         Recv::All => others(true),
         Recv::AllPairs => others(false),
     };
     let targets = match prim.send {
-        Send::None | Send::Relay(_) | Send::Finish | Send::Peers => vec![],
+        Send::None | Send::Relay(_) | Send::Finish => vec![],
         Send::Pair(to) => vec![(to, false)],
         Send::Fan => others(true),
     };
@@ -234,7 +240,10 @@ fn step(machines: &mut [Machine], rings: &mut Rings, rank: u32, n: u32, channel:
         parts.push((0, content.clone()));
     }
     for peer in peers(&prim, n) {
-        let read = machines[peer as usize].read(prim.part, prim.len);
+        let other = &machines[peer as usize];
+        let of_output = matches!(prim.recv, Recv::PeerOutput(_));
+        let read =
+            if of_output { other.result(prim.part, prim.len) } else { other.read(prim.part, prim.len) };
         parts.push((peer, read));
     }
     let machine = &mut machines[rank as usize];
@@ -252,10 +261,7 @@ fn step(machines: &mut [Machine], rings: &mut Rings, rank: u32, n: u32, channel:
     assert!(!prim.last || result.iter().all(|e| e.set == (1 << n) - 1), "`last` on an unfinished sum");
     if let Some(span) = prim.dst {
         assert!(span.end() <= machine.plan.output && span.len == prim.len, "{prim:?} stores elsewhere");
-        match prim.send {
-            Send::Peers => machines.iter_mut().for_each(|machine| machine.store(span, &result)),
-            _ => machine.store(span, &result),
-        }
+        machine.store(span, &result);
     }
     let machine = &mut machines[rank as usize];
     let largest = machine.plan.choice.chunk_bytes / machine.plan.call.dtype.size_bytes();
@@ -276,7 +282,7 @@ fn step(machines: &mut [Machine], rings: &mut Rings, rank: u32, n: u32, channel:
 /// The ranks whose inputs a primitive reads where they are.
 fn peers(prim: &Prim, n: u32) -> std::ops::Range<u32> {
     match prim.recv {
-        Recv::Peer(peer) => peer..peer + 1,
+        Recv::Peer(peer) | Recv::PeerOutput(peer) => peer..peer + 1,
         Recv::Peers => 0..n,
         _ => 0..0,
     }
