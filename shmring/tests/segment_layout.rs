@@ -218,11 +218,16 @@ fn relay_areas() {
         assert_eq!(value(2, 1) + value(2, 2), shape.total_bytes());
     }
     // The size of a piece: by the slot, by the most of one piece, by the most of all, and the least.
-    for (members, slot_bytes, piece) in
-        [(2, 65_536, 65_536), (2, 1 << 20, 262_144), (100, 1 << 20, 167_744), (1024, 1 << 20, 16_384)]
-    {
+    for (members, channels, slot_bytes, piece) in [
+        (2, 1, 65_536, 65_536),
+        (2, 1, 1 << 20, 262_144),
+        (100, 1, 1 << 20, 83_840),
+        (16, 4, 1 << 20, 131_072),
+        (1024, 1, 1 << 20, 8192),
+        (1024, 64, 1 << 20, 4096),
+    ] {
         let ring = |receivers| RingGeometry { receivers, slots: 4, ll_lines: 1, ll128_lines: 1, slot_bytes };
-        let geometry = Geometry { members, channels: 1, fan: ring(members), pair: ring(1) };
+        let geometry = Geometry { members, channels, fan: ring(members), pair: ring(1) };
         let expected = RelayGeometry { members, blocks: 4, piece_bytes: piece };
         assert_eq!(geometry.relay(), expected);
     }
@@ -244,6 +249,8 @@ fn file_parts() {
         "mail ring of source s, destination d",
         "relays",
         "relay of channel c",
+        "signals",
+        "signals of source s to destination d",
     ];
     assert_eq!(names, expected);
     for (members, channels) in [(1, 1), (2, 3), (7, 2), (64, 16)] {
@@ -289,7 +296,11 @@ fn check_parts(rows: &[Vec<String>], geometry: Geometry) {
     names.insert("relays", relays);
     assert_eq!(mails + value(6, 2, &names), relays);
     assert_eq!(value(9, 1, &names), geometry.relay_offset(c));
-    assert_eq!(relays + value(8, 2, &names), geometry.total_bytes());
+    let signals = value(10, 1, &names);
+    names.insert("signals", signals);
+    assert_eq!(relays + value(8, 2, &names), signals);
+    assert_eq!(value(11, 1, &names), geometry.signals_offset(d) + 8 * u64::from(s));
+    assert_eq!(signals + value(10, 2, &names), geometry.total_bytes());
 }
 
 /// Offsets and sizes of the fields in a table, by name.
