@@ -263,6 +263,28 @@ impl Communicator {
         )
     }
 
+    /// Waits for the messages that streams still send or receive, once all ranks finalize: nobody waits for a rank that
+    /// has left. What is left at the limit is in a group that may never be run, or nobody sends it.
+    fn wait_for_mail(shared: &Shared) {
+        let limit = MAIL_AT_END.min(shared.config.finalize_limit());
+        let is_under_way = || {
+            let [sends, receives, _] = shared.entry.under_way();
+            sends + receives > 0 && shared.aborted() == 0
+        };
+        let policy = WaitPolicy::for_cores(2 * shared.nranks as usize, usable_cores());
+        // Own doings ring the own bell.
+        let waited = Waiter::new(policy).wait(
+            &shared.record().bell,
+            &shared.segment.header().sleepers,
+            || Ok(is_under_way().then_some(Awaits::Member(shared.rank))),
+            |waited| if waited < limit { Ok(()) } else { Err(()) },
+        );
+        if waited.is_err() {
+            let rank = shared.rank;
+            settings::warn(&format!("rank {rank} finalizes while messages of it are still under way"));
+        }
+    }
+
     /// Runs one collective to its end.
     ///
     /// # Safety
@@ -408,6 +430,7 @@ impl Communicator {
             _ => Ok(()),
         };
         fail::at(&mut engine.fail, fail::FINALIZE_REPORTED);
+        Self::wait_for_mail(&shared);
         shared.say_goodbye();
         fail::at(&mut engine.fail, fail::FINALIZE_LEFT);
         let trace = trace::write(origin);
@@ -432,6 +455,9 @@ impl Communicator {
         self.shared.config.timeout
     }
 }
+
+/// How long messages may take after all ranks have called `finalize`.
+const MAIL_AT_END: Duration = Duration::from_secs(5);
 
 /// How long the operations of a communicator that has ended may take to notice.
 const DRAIN_AFTER_END: Duration = Duration::from_secs(1);

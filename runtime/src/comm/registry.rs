@@ -270,7 +270,7 @@ impl Entry {
     }
 
     /// Sends, receives, and collectives that are under way.
-    fn under_way(&self) -> [usize; 3] {
+    pub(super) fn under_way(&self) -> [usize; 3] {
         [&self.sends, &self.receives, &self.collectives].map(|all| Arc::strong_count(all) - 1)
     }
 
