@@ -16,6 +16,7 @@ use crate::executor::{Buffers, Exchange};
 use crate::plan::{Call, Choice, Kind, Limits, Plan, select, without_copies};
 use crate::reduce::{DType, ReduceOp, Reducer};
 use crate::window::Mapped;
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// Words of a notice: window and offset of the input, and of the output.
@@ -42,7 +43,8 @@ struct Gather {
     exchange: Option<Exchange>,
     reducer: Reducer,
     own: Box<[u64; WORDS]>,
-    all: Box<[u64]>,
+    /// Written by the executor, through pointers.
+    all: Box<[Cell<u64>]>,
 }
 
 // SAFETY: the addresses of peers' buffers are used as `Running`'s are, by whichever thread advances the operation.
@@ -63,19 +65,15 @@ impl Notices {
             let call = Call::new(Kind::AllGather, WORDS, DType::U64, ReduceOp::Sum);
             // Not by an algorithm or protocol that was asked for: it is no operation of the program.
             let config = Config { algorithm: None, protocol: None, ..config.clone() };
-            let plan = Plan::new(
-                call,
-                select(&Call::new(Kind::AllGather, WORDS, DType::U64, ReduceOp::Sum), &config, limits),
-                rank,
-                nranks,
-            );
+            let choice = select(&call, &config, limits);
+            let plan = Plan::new(call, choice, rank, nranks);
             let reducer = Reducer::new(DType::U64, ReduceOp::Sum, nranks as usize);
             Gather {
                 exchange: Exchange::of(&plan, &reducer, rank, nranks),
                 plan,
                 reducer,
                 own: Box::new([0; WORDS]),
-                all: vec![0; WORDS * nranks as usize].into(),
+                all: vec![Cell::new(0); WORDS * nranks as usize].into(),
             }
         });
         self.windows.push(Some(window));
@@ -118,7 +116,7 @@ impl Notices {
     #[inline]
     pub(super) fn gathering(&self) -> Option<Gathering<'_>> {
         let Gather { plan, exchange, reducer, own, all } = self.gather.as_ref()?;
-        // Written by the executor alone, as the output of an operation of which nobody else has a reference.
+        // Cells may be written behind a shared reference; the turn that the engine is in keeps others away.
         let output = all.as_ptr().cast_mut().cast();
         Some((plan, exchange.as_ref(), reducer, Buffers { input: own.as_ptr().cast(), output }))
     }
@@ -142,9 +140,10 @@ impl Notices {
     /// Where the buffers of `rank` are mapped here; `None` if one that the others need is not registered.
     fn locate(&self, call: &Call, rank: u32) -> Option<Buffers> {
         let gather = self.gather.as_ref()?;
-        let &[input, from, output, to] = gather.all.chunks_exact(WORDS).nth(rank as usize)? else {
+        let [input, from, output, to] = gather.all.chunks_exact(WORDS).nth(rank as usize)? else {
             return None;
         };
+        let [input, from, output, to] = [input, from, output, to].map(Cell::get);
         let (reads, writes) = self.bytes(call, rank);
         let find = |number: u64, offset: u64, bytes: usize| {
             let index = usize::try_from(number.checked_sub(1)?).ok()?;
@@ -152,7 +151,7 @@ impl Notices {
         };
         let nothing = std::ptr::null_mut();
         let input = if reads == 0 { nothing } else { find(input, from, reads)? };
-        // All but an all-reduce write to the own output alone, wherever that is.
+        // Of an all-reduce the others read the output too. Of all other kinds only its own rank uses it.
         let output = if call.kind == Kind::AllReduce { find(output, to, writes)? } else { nothing };
         Some(Buffers { input, output })
     }

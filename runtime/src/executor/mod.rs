@@ -38,7 +38,7 @@ pub(crate) struct Operation<'a> {
     pub(crate) buffers: Buffers,
     /// What its messages are marked with: others do not arrive.
     pub(crate) stamp: Stamp,
-    /// Where every rank's buffers are mapped here, if the plan reads and writes them there: as [`Buffers`] says, from
+    /// Where every rank's buffers are mapped here, if the plan reads them there: as [`Buffers`] says, from
     /// when the operation begins until its last message.
     pub(crate) peers: &'a [Buffers],
 }

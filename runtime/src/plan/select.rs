@@ -19,8 +19,8 @@ pub enum Algorithm {
     Ring,
     /// Each rank adds to pieces of shared memory that go round.
     Relay,
-    /// Ranks read each other's registered memory, and of an all-reduce write to it. Not to be asked for: it is what
-    /// large operations do where all buffers are registered.
+    /// Ranks read each other's registered memory. Not to be asked for: it is what large operations do where all buffers
+    /// are registered.
     ZeroCopy,
 }
 
