@@ -49,6 +49,8 @@ enum Act {
     Exit,
     /// Rank 1 sleeps before the operation for which the others wait.
     Late,
+    /// Messages of `--bytes` between rank 0 and each other rank wait in streams while all ranks finalize.
+    MailAtEnd,
     /// Rank 1 leaves after the first operation; the others go on.
     Leave,
     /// Rank 1 panics after the first operation, with its communicator alive; the others go on.

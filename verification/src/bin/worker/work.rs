@@ -5,7 +5,7 @@ use anyhow::{Context, bail, ensure};
 use coordinator_lite::Secret;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
-use ringccl::{Communicator, Config, ReduceOp, UniqueId};
+use ringccl::{Communicator, Config, ReduceOp, Stream, UniqueId};
 use std::time::{Duration, Instant};
 use verification::report::Event;
 
@@ -32,6 +32,7 @@ pub(super) fn run(args: &Args, rank: u32, mut comm: Communicator) -> anyhow::Res
             Ok(comm.finalize()?)
         }
         Act::Late => late(args, rank, comm),
+        Act::MailAtEnd => mail_at_end(args, rank, comm),
         Act::Leave => leave(args, rank, comm),
         Act::Panic => fail(rank, comm, || panic!("on purpose")),
         Act::Quit => fail(rank, comm, || std::process::exit(7)),
@@ -135,6 +136,28 @@ fn late(args: &Args, rank: u32, mut comm: Communicator) -> anyhow::Result<()> {
     let done = done(&mut comm, cpu_ms()? - cpu, (0, 0));
     comm.finalize()?;
     say(rank, done)
+}
+
+/// Finalizes with messages in streams that are far from over; looks at what has come afterwards.
+fn mail_at_end(args: &Args, rank: u32, mut comm: Communicator) -> anyhow::Result<()> {
+    let (rank, n) = (rank as usize, comm.nranks());
+    let peers = if rank == 0 { 1..n } else { 0..1 };
+    let (there, back) = (Stream::new(), Stream::new());
+    let (mut sent, mut received) = (Vec::new(), Vec::new());
+    for peer in peers.clone() {
+        sent.push(there.send(&mut comm, vec![rank as u8 + 1; args.bytes], peer)?);
+        received.push(back.recv(&mut comm, vec![0u8; args.bytes], peer)?);
+    }
+    let done = done(&mut comm, 0.0, (0, 0));
+    comm.finalize()?;
+    for pending in sent {
+        pending.wait()?;
+    }
+    for (peer, pending) in peers.zip(received) {
+        let buffer = pending.wait()?;
+        ensure!(buffer.iter().all(|byte| *byte == peer as u8 + 1), "the message of rank {peer} is wrong");
+    }
+    say(rank as u32, done)
 }
 
 fn leave(args: &Args, rank: u32, mut comm: Communicator) -> anyhow::Result<()> {
