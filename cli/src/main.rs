@@ -8,6 +8,7 @@ mod predict;
 mod print;
 mod run;
 mod topo;
+mod tune;
 
 use std::process::ExitCode;
 
@@ -34,6 +35,8 @@ enum Command {
     Predict(predict::Args),
     /// Check a cluster file, or show what it describes
     Topo(topo::Args),
+    /// Measure which algorithm is the fastest here from which size on, and keep it for all communicators
+    Tune(tune::Args),
     /// Show every setting and where it comes from, the machine, what will be used and what to fix
     Doctor(doctor::Args),
     /// Be the place where ranks meet, or ask the one that is
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         Command::Perf(args) => perf::main(args),
         Command::Predict(args) => predict::main(args),
         Command::Topo(args) => topo::main(args),
+        Command::Tune(args) => tune::main(args),
         Command::Coordinator(args) => coordinator::main(args),
         Command::Keeper(args) => launch::keeper_main(args),
     };

@@ -47,11 +47,12 @@ pub(crate) fn run(data: &[u8]) {
         Some(Algorithm::Flat),
         Some(Algorithm::TwoShot),
         Some(Algorithm::Ring),
+        Some(Algorithm::Tree),
         Some(Algorithm::Relay),
     ];
     let protocols = [None, Some(Protocol::Ll), Some(Protocol::Ll128), Some(Protocol::Simple)];
     let work = Work {
-        algorithm: algorithms[input.below(5)],
+        algorithm: algorithms[input.below(6)],
         protocol: protocols[input.below(4)],
         count: [1, 14, 100, 1000, 20_000][input.below(5)],
         operations: 1 + input.below(64) as u32,

@@ -1,13 +1,14 @@
 //! Settings of a communicator, from the environment or from code. Equal on all ranks.
 
 use crate::error::Error;
-use crate::plan::{Algorithm, Call, Choice, Kind, NcclCut, nccl, select};
+use crate::plan::{Algorithm, Call, Choice, Kind, NcclCut, Tuning, nccl, select};
 use crate::reduce::{DType, ReduceOp};
 use crate::settings::{self, Resolved, Vars, staging};
 use crate::transport::shm::Shm;
 use shmring::Protocol;
 use shmring::layout::Geometry;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Settings; [`Config::from_env`] documents the variables.
@@ -30,6 +31,8 @@ pub struct Config {
     pub algorithm: Option<Algorithm>,
     /// The message layout, instead of one chosen by size.
     pub protocol: Option<Protocol>,
+    /// What the choice by size goes by: which algorithm is the fastest from which size on.
+    pub tuning: Arc<Tuning>,
     /// Which message layouts a choice by size may take, by `Protocol as usize`.
     pub protocols: [bool; Protocol::ALL.len()],
     /// Bytes of the largest message.
@@ -77,23 +80,29 @@ pub enum Bind {
     Even,
 }
 
-/// Largest message when nothing else is set, in bytes.
-///
-/// More ranks than cores: each hand-over costs context switches, so large pieces win although they leave
-/// the L2 cache (8 ranks, 16 MiB: 128 KiB pieces take 1.7 times as long as 1 MiB ones). The rings of all ranks together
-/// stay within 32 MiB, half of what containers have in /dev/shm by default.
-pub(crate) fn default_chunk(nranks: u32) -> usize {
-    match nranks {
-        0..=4 => 512 << 10,
-        5..=8 => 1 << 20,
-        // Beyond 512 ranks it is the least anyway, and a number without a power of two above it is no number of ranks.
-        _ => (8 << 20 >> nranks.min(1 << 16).next_power_of_two().ilog2()).max(16 << 10),
-    }
+/// What the rings of all ranks to all others may take together, with chunks of the default size: half of what containers
+/// have in /dev/shm by default.
+const RINGS_BYTES: u64 = 32 << 20;
+/// Slots of such a ring, see `settings/staging.rs`.
+const RING_SLOTS: u64 = 4;
+/// The least default.
+const CHUNK_LEAST: u64 = 16 << 10;
+
+/// Largest message when nothing else is set, in bytes: what the table says, as far as all ranks' rings stay small.
+pub(crate) fn default_chunk(nranks: u32, tuning: &Tuning) -> usize {
+    // Beyond 512 ranks it is the least anyway, and a number without a power of two above it is no number of ranks.
+    let rings = RING_SLOTS << nranks.min(1 << 16).next_power_of_two().ilog2();
+    (RINGS_BYTES / rings).min(tuning.row(nranks).chunk).max(CHUNK_LEAST) as usize
 }
 
 impl Config {
     /// The defaults for a communicator of `nranks`.
     pub fn new(nranks: u32) -> Self {
+        Self::with_tuning(nranks, Tuning::shipped())
+    }
+
+    /// The defaults where this table says what is the fastest.
+    pub fn with_tuning(nranks: u32, tuning: Arc<Tuning>) -> Self {
         Self {
             join_timeout: Duration::from_secs(60),
             connect_timeout: None,
@@ -104,7 +113,8 @@ impl Config {
             algorithm: None,
             protocol: None,
             protocols: [true; Protocol::ALL.len()],
-            chunk_bytes: default_chunk(nranks),
+            chunk_bytes: default_chunk(nranks, &tuning),
+            tuning,
             buffer_bytes: None,
             staging_max_bytes: None,
             numerics: Numerics::Host,
@@ -183,19 +193,20 @@ impl Config {
         Ok(select(&call, self, &limits))
     }
 
-    /// A number that differs when the ranks would choose differently: 0 where nothing is set.
-    pub(crate) fn agreement(&self) -> u64 {
+    /// A number that differs when ranks of a communicator of `nranks` would choose differently: 0 where nothing is set.
+    pub(crate) fn agreement(&self, nranks: u32) -> u64 {
         let algorithm = self.algorithm.map_or(0, |a| a as u64 + 1);
         let protocol = self.protocol.map_or(0, |p| p as u64 + 1);
         let without = self.protocols.iter().rev().fold(0, |bits, allowed| bits << 1 | u64::from(!allowed));
         let chosen =
             u64::from(self.min_channels.saturating_sub(1)) << 24 | without << 16 | algorithm << 8 | protocol;
+        let chosen = chosen ^ u64::from(self.tuning.mark(nranks)) << 32;
         match self.nccl_cut() {
             None => chosen,
             // The buffer of a protocol decides where sums begin. Two different sizes are told apart by 31 bits.
             Some(cut) => {
                 let sizes = cut.buffer_bytes.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-                (sizes >> 32 | 1) << 32 | chosen
+                (sizes >> 32 | 1) << 32 ^ chosen
             }
         }
     }

@@ -65,7 +65,7 @@ pub use config::{Config, Numerics};
 pub use coordinator_lite::UniqueId;
 pub use error::{Error, ErrorClass, Stage};
 pub use group::Group;
-pub use plan::{Algorithm, Choice, Kind, NcclCut};
+pub use plan::{Algorithm, Choice, Kind, NcclCut, Tuning, TuningLines, TuningRow, TuningStep};
 pub use ringccl_reduce as reduce;
 pub use ringccl_reduce::{DType, Element, F8E4M3, F8E5M2, ReduceOp, Scalar};
 pub use shmring::Protocol;

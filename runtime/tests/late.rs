@@ -1,6 +1,6 @@
 //! What was sent before a communicator ended reaches ranks that ask for it after the end.
 
-use ringccl::{Communicator, Config, Error, Group, ReduceOp, Stream};
+use ringccl::{Algorithm, Communicator, Config, Error, Group, ReduceOp, Stream};
 use std::time::Duration;
 
 /// Ranks of this process, which the test's thread drives one after the other.
@@ -112,6 +112,21 @@ fn finished_operations_outlive_a_rank() {
         assert!(matches!(late.broadcast(&mut [0], 0), Err(Error::PeerGone { dead: 3, .. })));
         // A late root has nobody to send to.
         assert!(matches!(late.broadcast(&mut [0], 2), Err(Error::PeerGone { dead: 3, .. })));
+    }
+}
+
+/// In a chain a late rank needs those before it and has some to pass the data on to: it is told at once who has gone.
+#[test]
+fn a_late_rank_of_a_chain_is_told() {
+    let config =
+        Config { algorithm: Some(Algorithm::Ring), timeout: Duration::from_secs(20), ..Config::new(4) };
+    let mut comms = Communicator::init_all(4, &config).unwrap();
+    drop(comms.pop());
+    comms[0].broadcast(&mut [5], 0).unwrap();
+    assert!(matches!(comms[0].barrier(), Err(Error::PeerGone { dead: 3, .. })));
+    for rank in [2, 1] {
+        let error = comms[rank].broadcast(&mut [0], 0).unwrap_err();
+        assert!(matches!(error, Error::PeerGone { dead: 3, .. }), "rank {rank}: {error}");
     }
 }
 

@@ -55,6 +55,7 @@ fn committed_memory_stays_within_the_bound() {
                     (Some(Algorithm::Flat), 1),
                     (Some(Algorithm::TwoShot), 1),
                     (Some(Algorithm::Ring), 2),
+                    (Some(Algorithm::Tree), 2),
                     (Some(Algorithm::Relay), 2),
                 ] {
                     let staging_max_bytes = Some(bound);

@@ -3,7 +3,7 @@
 mod common;
 
 use common::with_ranks;
-use ringccl::{Algorithm, Communicator, Config, ReduceOp, SharedMemory};
+use ringccl::{Algorithm, Communicator, Config, ReduceOp, SharedMemory, Tuning};
 
 /// What the ranks of a trial agree on.
 #[derive(Clone, Copy, Debug)]
@@ -97,7 +97,8 @@ fn is_direct(trial: Trial, n: usize) -> bool {
         1 | 6 => which == 0 && rank == root,
         _ => which == 0,
     };
-    bytes >= 64 << 10 && !private.is_some_and(needed)
+    let least = Tuning::shipped().row(n as u32).zero_copy;
+    bytes as u64 >= least && !private.is_some_and(needed)
 }
 
 fn check(n: u32, seeds: std::ops::Range<u64>) {

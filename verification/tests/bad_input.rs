@@ -44,6 +44,24 @@ fn perf_refuses_bad_arguments() {
     }
 }
 
+/// Ranks that go by different tables of what is the fastest learn it when they meet, instead of waiting for messages
+/// that nobody sends.
+#[test]
+fn different_tables_do_not_meet() {
+    let shm = ShmDir::new();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tuning.yaml");
+    let mut row = ringccl::Tuning::shipped().row(2).clone();
+    row.zero_copy += 1;
+    let table = ringccl::Tuning { machine: "another".into(), rows: vec![row] };
+    std::fs::write(&path, table.text().unwrap()).unwrap();
+    let job = Job::new(worker(), Meet::launcher(), 2, &["check"], &shm);
+    let ended = job.with_rank(1, "RINGCCL_TUNING", path.display()).start_all().finish_all();
+    let texts: Vec<&str> = ended.iter().map(|ended| ended.failure().1).collect();
+    assert!(texts.iter().any(|text| text.contains("matching builds and settings on all ranks")), "{texts:?}");
+    shm.assert_empty();
+}
+
 /// A small tmpfs, unmounted when dropped.
 struct Tmpfs(ShmDir);
 
@@ -66,7 +84,7 @@ impl Drop for Tmpfs {
 /// No room for the rings: an error with the remedy, no SIGBUS, nothing left; enough room for few ranks works.
 #[test]
 fn a_full_tmpfs_is_an_error() {
-    let Some(tmpfs) = Tmpfs::mount("size=16m") else {
+    let Some(tmpfs) = Tmpfs::mount("size=6m") else {
         println!("SKIPPED: mounting a tmpfs is refused");
         return;
     };

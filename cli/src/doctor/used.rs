@@ -108,8 +108,17 @@ mod tests {
                 assert_eq!(name(up_to + 2), (next.algorithm, next.protocol));
             }
         }
-        let limits: Vec<_> = ranges(&Config::new(8), 8).unwrap().iter().map(|range| range.up_to).collect();
-        assert_eq!(limits, [Some(56), Some(480), Some(16 << 10), Some(96 << 10), None]);
+        // Those of the table: lines, then algorithms.
+        let shipped = ringccl::Tuning::shipped();
+        let row = shipped.row(8);
+        let steps = row.all_reduce.iter().filter_map(|step| step.up_to);
+        let mut expected: Vec<u64> = [row.lines.ll, row.lines.ll128].into_iter().chain(steps).collect();
+        expected.retain(|up_to| *up_to > 0);
+        expected.dedup();
+        let found = ranges(&Config::new(8), 8).unwrap();
+        let limits: Vec<u64> =
+            found.iter().filter_map(|range| range.up_to.map(|up_to| up_to as u64)).collect();
+        assert_eq!(limits, expected);
         assert!(ranges(&Config::new(1), 1).unwrap().is_empty());
     }
 }

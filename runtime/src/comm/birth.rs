@@ -127,7 +127,7 @@ impl Communicator {
         let geometry = config.geometry(nranks)?;
         geometry.validate().map_err(failed)?;
         if nranks == 1 || self.shared.segment.is_private() {
-            return seats::take(job, &geometry, config.agreement(), rank);
+            return seats::take(job, &geometry, config.agreement(nranks), rank);
         }
         let first = &health.members()[0];
         let name = SegmentName {
@@ -136,7 +136,7 @@ impl Communicator {
             start_time: first.start_time,
             pid_namespace: first.pid_namespace,
         };
-        let (dir, settings) = (config.shm_dir.clone(), config.agreement());
+        let (dir, settings) = (config.shm_dir.clone(), config.agreement(nranks));
         let spec = SegmentSpec { dir, name, generation: job, settings, geometry };
         match rank {
             0 => Segment::create(&spec).map_err(failed),
@@ -152,8 +152,8 @@ impl Communicator {
 /// anew.
 pub(super) fn inherit(config: &Config, parent: u32, nranks: u32) -> Config {
     let mut config = Config { report: None, fail_point: None, bind: Bind::None, ..config.clone() };
-    if config.chunk_bytes == default_chunk(parent) {
-        config.chunk_bytes = default_chunk(nranks);
+    if config.chunk_bytes == default_chunk(parent, &config.tuning) {
+        config.chunk_bytes = default_chunk(nranks, &config.tuning);
     }
     config
 }

@@ -16,9 +16,10 @@ use crate::config::Config;
 use crate::error::{Error, Stage};
 use crate::executor::{Buffers, Exchange, Executor, Operation, Progress};
 use crate::fail::{self, FailPoint};
-use crate::plan::{Call, Choice, Kind, Limits, Plan, select};
+use crate::plan::{Algorithm, Call, Choice, Kind, Limits, Plan, select};
 use crate::reduce::{self, Dst, ReduceOp, Reducer, Store};
 use crate::report::Tally;
+use crate::settings;
 use crate::task::Company;
 use crate::trace;
 use crate::transport::shm::{Lane, Shm};
@@ -256,8 +257,12 @@ impl Engine {
     #[cold]
     fn check_late(&mut self, shared: &Shared, word: u64, call: &Call) -> Result<(), Error> {
         let seqno = self.seqno + 1;
+        // A chain needs the ranks before this one, too.
+        let chosen = || select(call, &shared.config, &self.limits).algorithm;
+        let is_chain = || shared.nranks > 2 && chosen() == Algorithm::Ring;
         let needed = match call.kind {
-            Kind::Broadcast { root } | Kind::Scatter { root } if root != shared.rank => root..root + 1,
+            Kind::Broadcast { root } if root != shared.rank && !is_chain() => root..root + 1,
+            Kind::Scatter { root } if root != shared.rank => root..root + 1,
             _ => 0..shared.nranks,
         };
         if health::was_sent_before(&shared.segment, word, seqno, needed) {
@@ -287,6 +292,7 @@ impl Engine {
         let Self { prepared, limits, finalizing, .. } = self;
         prepared.get_or_insert_with(|| {
             let choice = select(call, &shared.config, limits);
+            settings::detail(|| told(shared, call, &choice));
             let descriptor = Descriptor::new(call, *finalizing);
             let plan = Plan::new(call.clone(), choice, shared.rank, shared.nranks);
             let reducer = Reducer::new(call.dtype, call.op, shared.nranks as usize);
@@ -543,6 +549,19 @@ unsafe fn alone(call: &Call, buffers: Buffers) {
             reduce::copy(input, &to, call.bytes(1));
         }
     }
+}
+
+/// What was chosen for a call, for the log.
+#[cold]
+fn told(shared: &Shared, call: &Call, choice: &Choice) -> String {
+    let (bytes, n) = (call.bytes(shared.nranks), shared.nranks);
+    let Choice { algorithm, protocol, channels, chunk_bytes, .. } = choice;
+    format!(
+        "rank {} of {n}: {} of {bytes} bytes by {algorithm}/{protocol:?} on {channels} channel(s), messages of at most \
+         {chunk_bytes} bytes",
+        shared.rank,
+        call.kind.name(),
+    )
 }
 
 /// What the executor is to run, if something runs.

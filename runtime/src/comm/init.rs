@@ -165,7 +165,7 @@ impl Bootstrap {
             dir: config.shm_dir.clone(),
             name,
             generation: job,
-            settings: config.agreement(),
+            settings: config.agreement(self.nranks),
             geometry,
         };
         let left = config.join_timeout.saturating_sub(start.elapsed()).max(Duration::from_millis(100));

@@ -57,6 +57,7 @@ impl Exchange {
                     (0..nranks).filter(|from| *from != rank).for_each(|from| heard[from as usize] += 1)
                 }
                 Recv::Pair(_)
+                | Recv::Pairs(_)
                 | Recv::AllPairs
                 | Recv::Relay(_)
                 | Recv::Peer(_)
@@ -255,12 +256,19 @@ fn receiver(lane: &mut Lane, from: u32) -> &mut Receiver {
 mod tests {
     use super::*;
     use crate::config::Config;
-    use crate::plan::{Call, Counts, Kind, select};
+    use crate::plan::{Algorithm, Call, Counts, Kind, Tuning, TuningLines, TuningStep, select};
     use crate::reduce::{DType, ReduceOp};
     use crate::transport::shm::Shm;
 
     fn is_exchange(call: Call, rank: u32, nranks: u32) -> bool {
-        let config = Config::new(nranks);
+        // The table may have other limits, or a ring above some size.
+        let mut tuning = (*Tuning::shipped()).clone();
+        for row in &mut tuning.rows {
+            let flat = || vec![TuningStep { algorithm: Algorithm::Flat, up_to: None }];
+            (row.all_reduce, row.all_gather, row.reduce_scatter) = (flat(), flat(), flat());
+            row.lines = TuningLines { ll: 56, ll128: 480 };
+        }
+        let config = Config { tuning: tuning.into(), ..Config::new(nranks) };
         let choice = select(&call, &config, &Shm::limits(&config.geometry(nranks).unwrap()));
         let reducer = Reducer::new(call.dtype, call.op, nranks as usize);
         Exchange::of(&Plan::new(call, choice, rank, nranks), &reducer, rank, nranks).is_some()

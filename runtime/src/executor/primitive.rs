@@ -121,6 +121,13 @@ impl Context<'_> {
             Send::Pair(to) => {
                 (connected(&mut self.lane.pair_out[to as usize]).has_credit()?, Awaits::Member(to))
             }
+            Send::Pairs([one, other]) => {
+                // Of both: the one that has none.
+                let credit = connected(&mut self.lane.pair_out[one as usize]).has_credit()?;
+                let from = if credit { other } else { one };
+                let both = credit && connected(&mut self.lane.pair_out[other as usize]).has_credit()?;
+                (both, Awaits::Member(from))
+            }
             // The slowest receiver may be any of them.
             Send::Fan => (connected(&mut self.lane.fan_out).has_credit()?, Awaits::Anyone),
             // Whoever has not done with the block before the last ones may be any of them.
@@ -163,6 +170,7 @@ impl Context<'_> {
         let (wanted, first) = match self.prim.recv {
             Recv::None | Recv::Peer(_) | Recv::PeerOutput(_) | Recv::Peers => return Ok(None),
             Recv::From(rank) | Recv::Pair(rank) => (1, rank),
+            Recv::Pairs([one, _]) => (2, one),
             Recv::All | Recv::AllPairs => (self.nranks - 1, (self.rank + 1) % self.nranks),
             Recv::Relay(Turn { block, piece, turn }) => {
                 let relay = connected(&mut self.lane.relay);
@@ -173,7 +181,10 @@ impl Context<'_> {
         let (protocol, len) = (self.protocol(), self.bytes(self.prim.message));
         let stamp = self.operation.stamp;
         while *arrived < wanted {
-            let from = (first + *arrived) % self.nranks;
+            let from = match self.prim.recv {
+                Recv::Pairs(pair) => pair[*arrived as usize],
+                _ => (first + *arrived) % self.nranks,
+            };
             let to = self.line_target(from);
             let receiver = receiver(self.lane, self.prim.recv, from);
             let here = match protocol {
@@ -242,6 +253,20 @@ impl Context<'_> {
                         self.fill(&[dst]);
                     }
                 }
+                (Send::Pairs(to), Protocol::Simple) => {
+                    let slots = to.map(|to| {
+                        connected(&mut self.lane.pair_out[to as usize]).write_slot(|to, room| {
+                            assert!(bytes <= room, "{bytes} bytes in a slot of {room}");
+                            Dst { ptr: to, store: Store::Cached }
+                        })
+                    });
+                    self.fill(&slots);
+                    if let Some(dst) = output {
+                        // Two places are written at a time; the third gets what is in the cache by now.
+                        reduce::copy(slots[0].ptr.cast_const(), &[dst], bytes);
+                    }
+                    to.iter().for_each(|to| connected(&mut self.lane.pair_out[*to as usize]).post(stamp));
+                }
                 (_, Protocol::Simple) => {
                     let slot = self.sender().write_slot(|to, room| {
                         assert!(bytes <= room, "{bytes} bytes in a slot of {room}");
@@ -271,7 +296,15 @@ impl Context<'_> {
                             to.cast_const()
                         }
                     };
-                    self.sender().send_lines(protocol, stamp, packed, bytes);
+                    match self.prim.send {
+                        Send::Pairs(to) => {
+                            for to in to {
+                                let sender = connected(&mut self.lane.pair_out[to as usize]);
+                                sender.send_lines(protocol, stamp, packed, bytes);
+                            }
+                        }
+                        _ => self.sender().send_lines(protocol, stamp, packed, bytes),
+                    }
                 }
             }
         }
@@ -374,7 +407,7 @@ impl Context<'_> {
             Recv::Relay(turn) => return self.relayed(turn),
             Recv::Peer(rank) => return self.peer_input(rank, self.prim.part),
             Recv::PeerOutput(rank) => return self.peer_output(rank, self.prim.part),
-            Recv::None | Recv::All | Recv::AllPairs | Recv::Peers => {
+            Recv::None | Recv::All | Recv::AllPairs | Recv::Pairs(_) | Recv::Peers => {
                 unreachable!("no such primitive has an output")
             }
         };
@@ -401,7 +434,7 @@ impl Context<'_> {
 
     /// Lists messages and own data in the order of reduction; returns the position of own data.
     ///
-    /// From all: rank order, the same on every rank. From one rank: the received value first.
+    /// From all: rank order, the same on every rank. From one rank or two: the received values first.
     #[inline]
     fn list_sources(&mut self, own: Span) -> usize {
         self.scratch.start_list();
@@ -412,6 +445,13 @@ impl Context<'_> {
                 self.scratch.list(address);
             }
             self.rank as usize
+        } else if let Recv::Pairs(pair) = self.prim.recv {
+            for from in pair {
+                let address = self.source(from);
+                self.scratch.list(address);
+            }
+            self.scratch.list(own_address);
+            2
         } else {
             let received = self.single_source();
             self.scratch.list(received);
@@ -428,6 +468,10 @@ impl Context<'_> {
             Recv::None | Recv::Peer(_) | Recv::PeerOutput(_) | Recv::Peers => {}
             Recv::Relay(Turn { block, piece, .. }) => connected(&mut self.lane.relay).give_back(block, piece),
             Recv::Pair(rank) => connected(&mut self.lane.pair_in[rank as usize]).release(protocol),
+            Recv::Pairs(pair) => {
+                let ends = pair.into_iter();
+                ends.for_each(|rank| connected(&mut self.lane.pair_in[rank as usize]).release(protocol));
+            }
             Recv::From(rank) => connected(&mut self.lane.fan_in[rank as usize]).release(protocol),
             Recv::All => self.lane.fan_in.iter_mut().flatten().for_each(|r| r.release(protocol)),
             Recv::AllPairs => {
@@ -448,7 +492,7 @@ impl Context<'_> {
 #[inline]
 fn receiver(lane: &mut Lane, recv: Recv, from: u32) -> &mut Receiver {
     match recv {
-        Recv::Pair(_) | Recv::AllPairs => connected(&mut lane.pair_in[from as usize]),
+        Recv::Pair(_) | Recv::Pairs(_) | Recv::AllPairs => connected(&mut lane.pair_in[from as usize]),
         _ => connected(&mut lane.fan_in[from as usize]),
     }
 }

@@ -17,6 +17,8 @@ mod ring;
 mod scatter;
 mod select;
 mod slice;
+mod tree;
+mod tuning;
 mod two_shot;
 mod wires;
 mod zero_copy;
@@ -29,6 +31,8 @@ pub(crate) use primitive::{Own, Prim, Recv, Send, Turn};
 pub use select::{Algorithm, Choice};
 pub(crate) use select::{Limits, select, without_copies};
 pub(crate) use slice::{Span, Stretch};
+pub(crate) use tree::Branch;
+pub use tuning::{Tuning, TuningLines, TuningRow, TuningStep};
 pub(crate) use wires::Wires;
 
 use blocks::Cut;
@@ -135,6 +139,10 @@ impl Plan {
                 relay::all_reduce(chunks, index, self.rank, self.nranks, grain)
             }
             (Kind::AllReduce, Algorithm::Ring) => ring::all_reduce(&self.strides(span), index, self.seat()),
+            (Kind::AllReduce, Algorithm::Tree) => {
+                let branch = Branch::of(channel, self.rank, self.nranks);
+                tree::all_reduce(chunks, index, branch, self.nranks)
+            }
             (Kind::Barrier, _) => flat::barrier(index),
             (kind, algorithm) => self.other_prim(kind, algorithm, chunks, index),
         }
@@ -149,7 +157,9 @@ impl Plan {
             (Kind::AllReduce | Kind::Barrier, _) => None,
             (Kind::Broadcast { root }, Algorithm::Ring) => ring::broadcast(chunks, index, self.seat(), root),
             (Kind::Broadcast { root }, _) => broadcast::prim(chunks, index, rank, root),
-            (Kind::Reduce { root }, Algorithm::Flat) => reduce::flat(chunks, index, rank, root),
+            (Kind::Reduce { root }, Algorithm::Flat | Algorithm::Tree) => {
+                reduce::flat(chunks, index, rank, root)
+            }
             (Kind::Reduce { root }, Algorithm::TwoShot | Algorithm::Relay) => {
                 reduce::two_shot(chunks, index, self.seat(), root, self.grain())
             }

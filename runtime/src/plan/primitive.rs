@@ -15,6 +15,8 @@ pub(crate) enum Recv {
     None,
     /// From one rank, on the pair ring from there.
     Pair(u32),
+    /// From two ranks, on the pair rings from there.
+    Pairs([u32; 2]),
     /// From one rank, on its fan ring.
     From(u32),
     /// From every other rank, on their fan rings.
@@ -37,6 +39,8 @@ pub(crate) enum Send {
     None,
     /// To one rank, on the pair ring to it.
     Pair(u32),
+    /// To two ranks, on the pair rings to them.
+    Pairs([u32; 2]),
     /// To every other rank, on this rank's fan ring.
     Fan,
     /// To the rank with the next turn on a piece of the relay, or after the last one to all.

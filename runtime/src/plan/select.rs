@@ -1,15 +1,17 @@
 //! Which algorithm, protocol and sizes an operation runs with on this host.
 //!
-//! The limits were measured with `ringccl perf`, see `docs/benchmarks.md`. Everything here depends only on
-//! the arguments and on settings that all ranks share, so all ranks choose alike.
+//! What is the fastest is in a table of measurements, [`Tuning`](super::Tuning). Everything here depends only on the
+//! arguments and on settings that all ranks share, so all ranks choose alike.
 
 use super::{Call, Kind, NcclCut, shares_messages, zero_copy};
 use crate::config::Config;
 use crate::reduce::ReduceOp;
+use serde::{Deserialize, Serialize};
 use shmring::Protocol;
 
 /// How the host plan moves data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Algorithm {
     /// Every rank reads every other rank's input.
     Flat,
@@ -17,16 +19,19 @@ pub enum Algorithm {
     TwoShot,
     /// NCCL's ring.
     Ring,
+    /// NCCL's double binary tree.
+    Tree,
     /// Each rank adds to pieces of shared memory that go round.
     Relay,
     /// Ranks read each other's registered memory. Not to be asked for: it is what large operations do where all buffers
     /// are registered.
+    #[serde(skip)]
     ZeroCopy,
 }
 
 impl Algorithm {
     /// All algorithms that can be asked for.
-    pub const ALL: [Self; 4] = [Self::Flat, Self::TwoShot, Self::Ring, Self::Relay];
+    pub const ALL: [Self; 5] = [Self::Flat, Self::TwoShot, Self::Ring, Self::Tree, Self::Relay];
 
     /// Name in reports, settings and `perf`.
     pub fn name(self) -> &'static str {
@@ -34,8 +39,23 @@ impl Algorithm {
             Self::Flat => "flat",
             Self::TwoShot => "twoshot",
             Self::Ring => "ring",
+            Self::Tree => "tree",
             Self::Relay => "relay",
             Self::ZeroCopy => "zerocopy",
+        }
+    }
+
+    /// Whether a kind of operation has it, and can be asked for it.
+    pub fn serves(self, kind: Kind) -> bool {
+        match kind {
+            Kind::AllReduce => self != Self::ZeroCopy,
+            Kind::Reduce { .. } => matches!(self, Self::Flat | Self::TwoShot | Self::Ring),
+            Kind::Broadcast { .. }
+            | Kind::AllGather
+            | Kind::AllGatherV
+            | Kind::ReduceScatter
+            | Kind::ReduceScatterV => matches!(self, Self::Flat | Self::Ring),
+            Kind::Barrier | Kind::AllToAll | Kind::Gather { .. } | Kind::Scatter { .. } => self == Self::Flat,
         }
     }
 
@@ -76,14 +96,6 @@ pub(crate) struct Limits {
     pub(crate) relay: [usize; 3],
 }
 
-/// Largest message in LL lines: one line, one cache-line transfer.
-const LL_BYTES: usize = 56;
-/// Largest message in LL128 lines. Up to here LL, LL128 and Simple differ by less than a tenth; above, unpacking
-/// costs more than the counter's cache line (2 KiB: 1.6 times at 2 ranks, 1.3 at 8).
-const LL128_BYTES: usize = 480;
-
-/// Least bytes of an operation whose ranks tell each other whether all buffers are registered.
-const ZERO_COPY_BYTES: usize = 64 << 10;
 /// What is read at a time: between two chunks a rank looks after its other operations.
 const ZERO_COPY_CHUNK: usize = 256 << 10;
 
@@ -94,6 +106,7 @@ pub(crate) fn select(call: &Call, config: &Config, limits: &Limits) -> Choice {
         Some(_) => Algorithm::Ring,
         None => algorithm(call, config, limits.nranks),
     };
+    let lines = config.tuning.row(limits.nranks).lines;
     let bytes = message_bytes(call, algorithm, n);
     // A ring's message of an all-reduce is one n-th of the buffer.
     let ring = algorithm == Algorithm::Ring && call.kind == Kind::AllReduce;
@@ -105,8 +118,10 @@ pub(crate) fn select(call: &Call, config: &Config, limits: &Limits) -> Choice {
         // A protocol without slots of this size cannot be forced, nor one whose messages cannot be read in parts.
         Some(p) if capacity[p as usize] >= 64 && !algorithm.needs_simple() => p,
         Some(_) | None if algorithm.needs_simple() => Protocol::Simple,
-        _ if may(Protocol::Ll) && message <= LL_BYTES && fits(Protocol::Ll) => Protocol::Ll,
-        _ if may(Protocol::Ll128) && message <= LL128_BYTES && fits(Protocol::Ll128) => Protocol::Ll128,
+        _ if may(Protocol::Ll) && message as u64 <= lines.ll && fits(Protocol::Ll) => Protocol::Ll,
+        _ if may(Protocol::Ll128) && message as u64 <= lines.ll128 && fits(Protocol::Ll128) => {
+            Protocol::Ll128
+        }
         _ if may(Protocol::Simple) => Protocol::Simple,
         // The longest of the lines that are left: several messages carry what one cannot.
         _ if may(Protocol::Ll128) => Protocol::Ll128,
@@ -135,7 +150,8 @@ pub(crate) fn without_copies(call: &Call, config: &Config, nranks: u32) -> Optio
         };
     let follows_nccl = call.kind.reduces() && config.nccl_cut().is_some();
     let may = zero_copy::has(call.kind) && !scales && !follows_nccl && config.algorithm.is_none();
-    (may && call.bytes(nranks) >= ZERO_COPY_BYTES).then_some(Choice {
+    let least = config.tuning.row(nranks).zero_copy;
+    (may && call.bytes(nranks) as u64 >= least).then_some(Choice {
         algorithm: Algorithm::ZeroCopy,
         protocol: Protocol::Ll,
         channels: 1,
@@ -144,25 +160,10 @@ pub(crate) fn without_copies(call: &Call, config: &Config, nranks: u32) -> Optio
     })
 }
 
-/// The algorithm that is asked for, where the kind has it, or the best known one.
+/// The algorithm that is asked for, where the kind has it, or the fastest one.
 fn algorithm(call: &Call, config: &Config, nranks: u32) -> Algorithm {
-    let ring_or_flat = match config.algorithm {
-        Some(Algorithm::Ring) => Algorithm::Ring,
-        _ => Algorithm::Flat,
-    };
-    match call.kind {
-        Kind::AllReduce => config.algorithm.unwrap_or_else(|| all_reduce(call.bytes(nranks), nranks)),
-        Kind::Reduce { .. } => match config.algorithm {
-            Some(Algorithm::Relay) | None => reduce(call.bytes(nranks), nranks),
-            Some(algorithm) => algorithm,
-        },
-        Kind::Broadcast { .. }
-        | Kind::AllGather
-        | Kind::AllGatherV
-        | Kind::ReduceScatter
-        | Kind::ReduceScatterV => ring_or_flat,
-        Kind::Barrier | Kind::AllToAll | Kind::Gather { .. } | Kind::Scatter { .. } => Algorithm::Flat,
-    }
+    let asked = config.algorithm.filter(|algorithm| algorithm.serves(call.kind));
+    asked.unwrap_or_else(|| config.tuning.row(nranks).algorithm(call.kind, call.bytes(nranks)))
 }
 
 /// Bytes that one rank would send at once if there were room: the buffer, a block, or all blocks.
@@ -183,36 +184,13 @@ fn capacity(kind: Kind, algorithm: Algorithm, limits: &Limits) -> [usize; 3] {
     let n = limits.nranks as usize;
     match (kind, algorithm) {
         (Kind::AllReduce, Algorithm::Relay) => limits.relay,
-        (_, Algorithm::Ring) | (Kind::Gather { .. } | Kind::Reduce { .. }, Algorithm::Flat) => limits.pair,
+        (_, Algorithm::Ring | Algorithm::Tree)
+        | (Kind::Gather { .. } | Kind::Reduce { .. }, Algorithm::Flat) => limits.pair,
         // Pieces of a chunk, in whole lines, also go over pair rings.
         (Kind::Reduce { .. }, Algorithm::TwoShot) => {
             std::array::from_fn(|p| limits.fan[p].min((limits.pair[p] / 64 * 64).saturating_mul(n)))
         }
         (_, Algorithm::Flat | Algorithm::TwoShot | Algorithm::Relay | Algorithm::ZeroCopy) => limits.fan,
-    }
-}
-
-/// Of a reduction into one rank.
-fn reduce(bytes: usize, nranks: u32) -> Algorithm {
-    // Two ranks: the second shot would only add a copy of half the buffer to the root's work. More: one hand-over
-    // beats two until the root's n-fold reading outweighs it.
-    if nranks == 2 || bytes <= 64 << 10 { Algorithm::Flat } else { Algorithm::TwoShot }
-}
-
-fn all_reduce(bytes: usize, nranks: u32) -> Algorithm {
-    // One hand-over beats several until the (n - 1)-fold reads outweigh them; two beat n until the cache is too small
-    // for everybody's input.
-    let (flat, two_shot) = match nranks {
-        2 => (12 << 10, 0),
-        3 | 4 => (40 << 10, 0),
-        n => (16 << 10, (12 << 10) * n as usize),
-    };
-    if bytes <= flat {
-        Algorithm::Flat
-    } else if bytes <= two_shot {
-        Algorithm::TwoShot
-    } else {
-        Algorithm::Relay
     }
 }
 
@@ -235,6 +213,12 @@ fn chunk(
         // Two blocks, so that one is read while the other is on its way.
         Algorithm::Relay => {
             bytes.div_ceil(2 * n).next_multiple_of(64).clamp((16 << 10).min(capacity), capacity)
+        }
+        // Every level works on another chunk, there and back.
+        Algorithm::Tree => {
+            let levels = n.next_power_of_two().ilog2() as usize;
+            let part = bytes.div_ceil(4 * levels.max(1)).next_multiple_of(64);
+            part.clamp((16 << 10).min(capacity), capacity)
         }
         Algorithm::Flat | Algorithm::Ring | Algorithm::ZeroCopy => config.chunk_bytes,
     };

@@ -100,6 +100,13 @@ fn order_from(first: u32, n: u32, at: usize) -> u64 {
     inputs.reduce(Elem::add).unwrap().order
 }
 
+/// The order in which a tree adds up element `at` of the ranks below and at `rank`.
+fn order_in_tree(channel: usize, rank: u32, n: u32, at: usize) -> Elem {
+    let children = Branch::of(channel, rank, n).children.into_iter().flatten();
+    let below = children.map(|child| order_in_tree(channel, child, n, at));
+    below.chain([Elem::input(rank, at)]).reduce(Elem::add).unwrap()
+}
+
 /// Compares an output with the definition, and the order of a reduction with the algorithm's.
 fn check(call: &Call, counts: &[usize], algorithm: Algorithm, rank: u32, output: &[Elem]) {
     let (kind, n) = (call.kind, counts.len() as u32);
@@ -110,13 +117,22 @@ fn check(call: &Call, counts: &[usize], algorithm: Algorithm, rank: u32, output:
         if !kind.reduces() {
             continue;
         }
+        if (algorithm, kind) == (Algorithm::Tree, Kind::AllReduce) {
+            let in_tree = |channel: usize| {
+                let root = (0..n).find(|rank| Branch::of(channel, *rank, n).parent.is_none());
+                order_in_tree(channel, root.unwrap(), n, elem.at).order
+            };
+            let is_right = [0, 1].into_iter().any(|channel| in_tree(channel) == elem.order);
+            assert!(is_right, "element {i} of rank {rank} is added up as in no tree");
+            continue;
+        }
         // NCCL's ring ends a block at the rank that it is for.
         let begins: Vec<u32> = match (algorithm, kind) {
             // A piece begins at the rank whose number it has.
             (Algorithm::Relay | Algorithm::Ring, Kind::AllReduce) => (0..n).collect(),
-            (Algorithm::Flat | Algorithm::TwoShot | Algorithm::Relay | Algorithm::ZeroCopy, _) => vec![0],
             (Algorithm::Ring, Kind::Reduce { root }) => vec![(root + 1) % n],
             (Algorithm::Ring, _) => vec![(rank + 1) % n],
+            _ => vec![0],
         };
         let is_right = begins.iter().any(|first| order_from(*first, n, elem.at) == elem.order);
         assert!(is_right, "{algorithm} {kind:?}: element {i} of rank {rank} is added up in another order");
@@ -219,13 +235,13 @@ fn assert_fits(prim: &Prim, plan: &Plan, limits: &Limits) {
     let sent = match prim.send {
         Send::None | Send::Finish => usize::MAX,
         Send::Relay(_) => limits.relay[p],
-        Send::Pair(_) => limits.pair[p],
+        Send::Pair(_) | Send::Pairs(_) => limits.pair[p],
         Send::Fan => limits.fan[p],
     };
     let received = match prim.recv {
         Recv::None | Recv::Peer(_) | Recv::PeerOutput(_) | Recv::Peers => usize::MAX,
         Recv::Relay(_) => limits.relay[p],
-        Recv::Pair(_) | Recv::AllPairs => limits.pair[p],
+        Recv::Pair(_) | Recv::Pairs(_) | Recv::AllPairs => limits.pair[p],
         Recv::From(_) | Recv::All => limits.fan[p],
     };
     assert!(4 * prim.len <= sent || prim.send == Send::None, "{plan:?} {prim:?}");

@@ -7,10 +7,11 @@
 //! | two-shot reduce | yes | from every other rank to the root |
 //! | relay all-reduce | no, the relay | none |
 //! | zero copy | yes, for the barrier behind it | none |
+//! | tree | no | to and from parent and children |
 //! | ring | no | to the next rank, from the previous one; none into the rank that begins a chain |
 
 use super::ring::Seat;
-use super::{Algorithm, Kind};
+use super::{Algorithm, Branch, Kind};
 
 /// The connections of one rank on each channel of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,19 +31,23 @@ pub(crate) struct Wires {
 pub(crate) enum Peers {
     Nobody,
     One(u32),
+    /// Parent and children in the channel's tree.
+    Branch,
     Others,
 }
 
 impl Peers {
-    /// The ranks, as seen from `rank` of `nranks`.
+    /// The ranks, as seen from `rank` of `nranks` on a channel.
     #[inline]
-    pub(crate) fn iter(self, rank: u32, nranks: u32) -> impl Iterator<Item = u32> {
-        let range = match self {
-            Self::Nobody => 0..0,
-            Self::One(peer) => peer..peer + 1,
-            Self::Others => 0..nranks,
+    pub(crate) fn iter(self, channel: usize, rank: u32, nranks: u32) -> impl Iterator<Item = u32> {
+        let (range, branch) = match self {
+            Self::Nobody => (0..0, None),
+            Self::One(peer) => (peer..peer + 1, None),
+            Self::Others => (0..nranks, None),
+            Self::Branch => (0..0, Some(Branch::of(channel, rank, nranks))),
         };
-        range.filter(move |peer| *peer != rank)
+        let neighbours = branch.into_iter().flat_map(Branch::neighbours);
+        range.filter(move |peer| *peer != rank).chain(neighbours)
     }
 }
 
@@ -53,8 +58,11 @@ impl Wires {
         let (rank, next, prev) = (seat.rank, seat.next_rank(), seat.prev_rank());
         match (kind, algorithm) {
             (_, Algorithm::ZeroCopy) => Self::FAN,
-            (Kind::Gather { root }, _) | (Kind::Reduce { root }, Algorithm::Flat) => {
+            (Kind::Gather { root }, _) | (Kind::Reduce { root }, Algorithm::Flat | Algorithm::Tree) => {
                 Self { fan: false, ..Self::into_root(rank, root) }
+            }
+            (Kind::AllReduce, Algorithm::Tree) => {
+                Self { fan: false, to: Peers::Branch, from: Peers::Branch, ..Self::FAN }
             }
             (Kind::AllReduce, Algorithm::Relay) => Self { fan: false, relay: true, ..Self::FAN },
             (Kind::Reduce { root }, Algorithm::TwoShot | Algorithm::Relay) => Self::into_root(rank, root),
@@ -65,7 +73,7 @@ impl Wires {
             (_, Algorithm::Ring) => {
                 Self { fan: false, relay: false, to: Peers::One(next), from: Peers::One(prev) }
             }
-            (_, Algorithm::Flat | Algorithm::TwoShot | Algorithm::Relay) => Self::FAN,
+            (_, Algorithm::Flat | Algorithm::TwoShot | Algorithm::Relay | Algorithm::Tree) => Self::FAN,
         }
     }
 

@@ -6,8 +6,8 @@
 use super::env::Vars;
 use super::setting::{Found, Setting, level};
 use super::table::{self, DistMode, Mode};
-use super::{Level, staging};
-use crate::config::{Config, Numerics};
+use super::{Level, staging, tuning};
+use crate::config::{Config, Numerics, default_chunk};
 use crate::error::Error;
 use crate::plan::Algorithm;
 use shmring::Protocol;
@@ -51,6 +51,7 @@ pub fn resolve(nranks: u32, vars: &Vars) -> Resolved {
     let resolved = Resolved { config: Config::new(nranks), problems, notes };
     let mut collector = Collector { vars, nranks, to: resolved };
     collector.times();
+    collector.tuning();
     collector.plan();
     collector.staging();
     collector.place();
@@ -109,6 +110,35 @@ impl Collector<'_> {
         }
     }
 
+    /// The table of the user's machine, if there is one.
+    fn tuning(&mut self) {
+        let Found { name, text, value, .. } = match table::TUNING.find(self.vars) {
+            Ok(Some(found)) => found,
+            Ok(None) => match tuning::standard_file(self.vars) {
+                Some(path) => Found {
+                    name: "RINGCCL_TUNING",
+                    text: path.display().to_string(),
+                    value: Some(path),
+                    note: None,
+                },
+                None => return,
+            },
+            Err(problem) => return self.to.problems.push(problem),
+        };
+        let Some(path) = value.filter(|path| path.as_os_str() != tuning::NO_TABLE) else { return };
+        match tuning::load(&path) {
+            Ok(table) => {
+                self.to.notes.push(format!("{name}={text}: measured on {}", table.machine));
+                self.to.config.tuning = table.into();
+            }
+            Err(why) => {
+                let remedy = "run `ringccl tune` again, or set RINGCCL_TUNING=none";
+                let expected = format!("a table as `ringccl tune` writes it: {why}; {remedy}");
+                self.to.problems.push(Error::Setting { name, value: text, expected });
+            }
+        }
+    }
+
     fn plan(&mut self) {
         let most = self.given(&table::CHANNELS);
         let least = self.given(&table::MIN_CHANNELS);
@@ -128,6 +158,10 @@ impl Collector<'_> {
         let protocols = self.given(&table::PROTO);
         let config = &mut self.to.config;
         config.algorithm = algorithm.as_ref().map(|algorithm| algorithm.value);
+        if config.algorithm == Some(Algorithm::Tree) && high.is_none() {
+            // A tree for each half of the buffer: each rank is a leaf in one of them.
+            config.channels = config.channels.max(2);
+        }
         if let Some(protocols) = &protocols {
             let mut allowed = Protocol::ALL.into_iter().filter(|p| protocols.value[*p as usize]);
             config.protocol = allowed.next().filter(|_| allowed.next().is_none());
@@ -167,7 +201,8 @@ impl Collector<'_> {
         let buffer = self.given(&table::BUFFER_BYTES);
         let bound = self.given(&table::STAGING_MAX_BYTES);
         let config = &mut self.to.config;
-        config.chunk_bytes = chunk.as_ref().map_or(config.chunk_bytes, |chunk| chunk.value as usize);
+        let by_size = default_chunk(self.nranks, &config.tuning);
+        config.chunk_bytes = chunk.as_ref().map_or(by_size, |chunk| chunk.value as usize);
         config.buffer_bytes = buffer.as_ref().map(|buffer| buffer.value);
         config.staging_max_bytes = bound.as_ref().map(|bound| bound.value);
         if let Some(bound) = &bound {

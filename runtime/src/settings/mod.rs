@@ -29,6 +29,7 @@ mod page;
 mod setting;
 pub(crate) mod staging;
 pub mod table;
+mod tuning;
 mod unknown;
 
 pub use collect::{Resolved, resolve};
@@ -38,7 +39,8 @@ pub use form::{Form, Reading, shown};
 pub use job::job_name;
 pub use page::page;
 pub use setting::{About, Describe, Found, Group, Level, Ranks, Setting, Unset, level};
-pub(crate) use unknown::{announce, warn};
+pub use tuning::{NO_TABLE, tuning_file};
+pub(crate) use unknown::{announce, detail, warn};
 pub use unknown::{beaten, unknown};
 
 #[cfg(test)]

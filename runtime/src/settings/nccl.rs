@@ -5,7 +5,7 @@ use crate::plan::Algorithm;
 use shmring::Protocol;
 use std::ffi::OsStr;
 
-/// NCCL's algorithms. The host plan has one of them.
+/// NCCL's algorithms. The host plan has two of them.
 const ALGORITHMS: [&str; 7] = ["Tree", "Ring", "CollnetDirect", "CollnetChain", "NVLS", "NVLSTree", "PAT"];
 
 /// A list as `NCCL_ALGO` and `NCCL_PROTO` have it.
@@ -43,11 +43,14 @@ pub(super) struct Algo;
 impl Form<Algorithm> for Algo {
     fn read(&self, text: &OsStr) -> Result<Reading<Algorithm>, String> {
         let list = List::read(text, &ALGORITHMS)?;
-        let ring = ALGORITHMS.iter().zip(&list.named).any(|(name, named)| *named && *name == "Ring");
-        if ring && !list.excludes {
-            return Ok(Reading::Value(Algorithm::Ring));
+        let names =
+            |wanted: &str| ALGORITHMS.iter().zip(&list.named).any(|(name, named)| *named && *name == wanted);
+        for algorithm in [Algorithm::Ring, Algorithm::Tree] {
+            if !list.excludes && names(if algorithm == Algorithm::Ring { "Ring" } else { "Tree" }) {
+                return Ok(Reading::Value(algorithm));
+            }
         }
-        // What is excluded is not among the algorithms chosen by size: these have no tree and no NCCL ring.
+        // What is excluded is left out only where the user's machine was found to be fastest with it.
         let note = if list.excludes { "excludes none" } else { "names none" };
         Ok(Reading::Default(format!("it {note} of the host's algorithms; the choice is by size")))
     }
@@ -120,7 +123,10 @@ mod tests {
         for text in ["Ring", "ring", "Tree,RING", "allreduce:ring;broadcast:tree", " ring , pat "] {
             assert_eq!(algo(text), Ok(Reading::Value(Algorithm::Ring)), "{text}");
         }
-        for text in ["Tree", "NVLS,NVLSTree", "^Ring", "^Tree", "broadcast:ring", "CollNetDirect"] {
+        for text in ["Tree", "broadcast:ring;allreduce:tree", "tree,NVLS"] {
+            assert_eq!(algo(text), Ok(Reading::Value(Algorithm::Tree)), "{text}");
+        }
+        for text in ["NVLS,NVLSTree", "^Ring", "^Tree", "broadcast:ring", "CollNetDirect"] {
             assert!(matches!(algo(text), Ok(Reading::Default(_))), "{text}");
         }
         for (text, allowed) in [

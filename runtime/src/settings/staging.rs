@@ -80,7 +80,8 @@ fn relay_share(geometry: &Geometry) -> u64 {
 /// Bytes of shared memory of the whole job once every ring that its operations use exists.
 pub(crate) fn segment_bytes(config: &Config, geometry: &Geometry) -> u64 {
     // One rank needs nobody; only the ring algorithm uses the rings between two ranks.
-    let rings = config.algorithm == Some(Algorithm::Ring) || config.numerics == Numerics::Nccl;
+    let uses_pairs = matches!(config.algorithm, Some(Algorithm::Ring | Algorithm::Tree));
+    let rings = uses_pairs || config.numerics == Numerics::Nccl;
     let pair = if rings { geometry.pair.total_bytes() } else { 0 };
     let rings = u64::from(geometry.channels) * (geometry.fan.total_bytes() + pair + relay_share(geometry));
     geometry.control_bytes() + if geometry.members == 1 { 0 } else { u64::from(geometry.members) * rings }

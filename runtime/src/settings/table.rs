@@ -6,7 +6,7 @@ use super::job::{JobName, Label, RunId};
 use super::nccl::{self, Protocols};
 use super::setting::{About, Describe, Group, Name, Ranks, Setting, Unset};
 use crate::config::{Bind, Numerics, default_chunk};
-use crate::plan::Algorithm;
+use crate::plan::{Algorithm, Tuning};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -24,6 +24,7 @@ const ALGORITHMS: &[(&str, Algorithm)] = &[
     ("flat", Algorithm::Flat),
     ("twoshot", Algorithm::TwoShot),
     ("ring", Algorithm::Ring),
+    ("tree", Algorithm::Tree),
     ("relay", Algorithm::Relay),
 ];
 const STAGING_RANGE: Number = Number { min: 1, max: 1 << 40, step: 1 };
@@ -91,11 +92,17 @@ settings! {
          "NCCL_MIN_NCHANNELS" Fitted(CHANNELS_RANGE), "above 16: 16"];
     /// The algorithm of collectives that have it.
     ALGO: Algorithm = About { ranks: Ranks::Compared, ..about(Group::Communicator, "by size",
-        "the algorithm of collectives that have it: all four of all-reduce, the first three of reduce, `ring` also of \
-         broadcast, all-gather and reduce-scatter", CONFIG) },
+        "the algorithm of collectives that have it: all of all-reduce, the first three of reduce, the first and the third \
+         of broadcast, all-gather and reduce-scatter; the others choose by size. `tree` uses two channels unless their \
+         number is set", CONFIG) },
         ["RINGCCL_ALGO" OneOf(ALGORITHMS);
-         "NCCL_ALGO" nccl::Algo, "a list with `Ring` takes `ring`; any other list leaves the choice by size, which \
-          uses none of NCCL's algorithms"];
+         "NCCL_ALGO" nccl::Algo, "a list with `Ring` takes `ring`, another one with `Tree` `tree`; any other list \
+          leaves the choice by size"];
+    /// The table that the choice by size goes by.
+    TUNING: PathBuf = About { ranks: Ranks::Compared, ..about(Group::Communicator, "the user's or built in",
+        "the table of which algorithm is the fastest from which size on, as `ringccl tune` writes it; where this is not \
+         set, the user's, `ringccl/tuning.yaml` in `$XDG_CONFIG_HOME` or `~/.config`, if it is there", CONFIG) },
+        ["RINGCCL_TUNING" File("a file, or `none` for the table that is built in")];
     /// The message layouts that may be used.
     PROTO: Protocols = About { ranks: Ranks::Compared, ..about(Group::Communicator, "by size",
         "the message layout; two-shot and relay use Simple whatever is set", CONFIG) },
@@ -103,7 +110,7 @@ settings! {
          "NCCL_PROTO" nccl::Proto, "of several the choice is by size"];
     /// Bytes of the largest message.
     CHUNK_BYTES: u64 = About { unit: "bytes", ranks: Ranks::Compared,
-        default: Unset::ByRanks(|n| default_chunk(n).to_string(), "by ranks, below"),
+        default: Unset::ByRanks(|n| default_chunk(n, &Tuning::shipped()).to_string(), "by ranks, below"),
         ..about(Group::Communicator, "", "bytes of the largest message", CONFIG) },
         ["RINGCCL_CHUNK_BYTES" CHUNK_RANGE;
          "FAKEGPU_STAGING_CHUNK_BYTES" Fitted(CHUNK_RANGE), "rounded down to a multiple of 64, at least 64, at most \

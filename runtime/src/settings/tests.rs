@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::config::Config;
-use crate::plan::Algorithm;
+use crate::plan::{Algorithm, Tuning};
 use proptest::prelude::*;
 use shmring::Protocol;
+use std::path::Path;
 use std::time::Duration;
 
 fn config(nranks: u32, pairs: &[(&str, &str)]) -> Config {
@@ -46,8 +47,8 @@ const INVALID: &[Row] = &[
     (&[("RINGCCL_MIN_CHANNELS", "0")], "RINGCCL_MIN_CHANNELS=0: not a whole number from 1 to 16"),
     (&[("NCCL_MAX_NCHANNELS", "0")], "NCCL_MAX_NCHANNELS=0: not a whole number from 1"),
     (&[("NCCL_MIN_NCHANNELS", "-2")], "NCCL_MIN_NCHANNELS=-2: not a whole number from 1"),
-    (&[("RINGCCL_ALGO", "tree")], "RINGCCL_ALGO=tree: not one of flat, twoshot, ring, relay"),
-    (&[("RINGCCL_ALGO", "ring,flat")], "RINGCCL_ALGO=ring,flat: not one of flat, twoshot, ring, relay"),
+    (&[("RINGCCL_ALGO", "pat")], "RINGCCL_ALGO=pat: not one of flat, twoshot, ring, tree, relay"),
+    (&[("RINGCCL_ALGO", "ring,flat")], "RINGCCL_ALGO=ring,flat: not one of flat, twoshot, ring, tree, relay"),
     (
         &[("NCCL_ALGO", "Ringg")],
         "NCCL_ALGO=Ringg: not a list of Tree, Ring, CollnetDirect, CollnetChain, NVLS, NVLSTree, PAT, \
@@ -192,7 +193,7 @@ const INVALID: &[Row] = &[
         &[("RINGCCL_CHUNK_BYTES", "65536"), ("RINGCCL_BUFFER_BYTES", "131072")],
         "RINGCCL_CHUNK_BYTES=65536: not at most 32768, a quarter of RINGCCL_BUFFER_BYTES=131072; lower it or raise that",
     ),
-    (&[("RINGCCL_ALGO", "a\nb")], "RINGCCL_ALGO=a\\nb: not one of flat, twoshot, ring, relay"),
+    (&[("RINGCCL_ALGO", "a\nb")], "RINGCCL_ALGO=a\\nb: not one of flat, twoshot, ring, tree, relay"),
 ];
 
 /// Each bad value, and each contradiction, has exactly this one problem, told in one line with the remedy.
@@ -256,6 +257,7 @@ fn values_arrive() {
         ],
     );
     let expected = Config {
+        tuning: Tuning::shipped(),
         join_timeout: Duration::from_secs(7),
         connect_timeout: Some(Duration::from_millis(500)),
         timeout: Duration::from_secs(9),
@@ -350,17 +352,17 @@ fn ranks_agree_on_nccls_cut() {
     let agreement = |pairs: &[(&'static str, &'static str)]| {
         let numerics = [("RINGCCL_NUMERICS", "nccl")];
         let all = numerics.into_iter().chain(pairs.iter().copied());
-        Config::from_vars(8, &Vars::from_pairs(all)).unwrap().agreement()
+        Config::from_vars(8, &Vars::from_pairs(all)).unwrap().agreement(8)
     };
     let plain = agreement(&[]);
-    assert_ne!(plain, Config::new(8).agreement());
+    assert_ne!(plain, Config::new(8).agreement(8));
     assert_eq!(plain, agreement(&[("NCCL_BUFFSIZE", "4194304"), ("NCCL_LL_BUFFSIZE", "4096")]));
     let ll = [("NCCL_PROTO", "LL"), ("NCCL_LL_BUFFSIZE", "4096")];
     let different = [agreement(&[("NCCL_BUFFSIZE", "2097152")]), agreement(&ll[..1]), agreement(&ll)];
     for (i, other) in different.iter().enumerate() {
         assert!(*other != plain && !different[..i].contains(other), "{i}");
     }
-    assert_eq!(config(8, &[("NCCL_LL_BUFFSIZE", "4096")]).agreement(), 0);
+    assert_eq!(config(8, &[("NCCL_LL_BUFFSIZE", "4096")]).agreement(8), 0);
 }
 
 /// What is used in another way than it says is noted.
@@ -370,8 +372,8 @@ fn notes_are_taken() {
         resolve(8, &Vars::from_pairs(pairs.iter().copied())).notes.join("\n")
     };
     assert_eq!(
-        notes(&[("NCCL_ALGO", "Tree")]),
-        "NCCL_ALGO=Tree: it names none of the host's algorithms; the choice is by size"
+        notes(&[("NCCL_ALGO", "NVLS")]),
+        "NCCL_ALGO=NVLS: it names none of the host's algorithms; the choice is by size"
     );
     assert!(notes(&[("FAKEGPU_STAGING_CHUNK_BYTES", "100")]).contains("64 is used"));
     assert!(
@@ -491,4 +493,68 @@ proptest! {
             prop_assert!(!text.contains('\n') && text.len() < 2000, "{}", text);
         }
     }
+}
+
+/// The user's table counts if it is there, another one if it is named, and the one that is built in if that is asked
+/// for; ranks with different rows do not agree.
+#[test]
+fn tables_are_found() {
+    let home = tempfile::tempdir().unwrap();
+    let text = |path: &Path| path.to_str().unwrap().to_owned();
+    let table = |ll| {
+        let mut row = Tuning::shipped().row(8).clone();
+        row.lines.ll = ll;
+        Tuning { machine: format!("a machine of {ll}"), rows: vec![row] }
+    };
+    let ll = |pairs: &[(&'static str, &str)]| {
+        let vars = Vars::from_pairs(pairs.iter().map(|(name, value)| (*name, *value)));
+        let Resolved { config, problems, notes } = resolve(8, &vars);
+        assert!(problems.is_empty(), "{problems:?}");
+        (config.tuning.row(8).lines.ll, config.agreement(8), notes)
+    };
+    let built_in = Tuning::shipped().row(8).lines.ll;
+    let home_text = text(home.path());
+    assert_eq!(ll(&[("HOME", &home_text)]), (built_in, 0, vec![]));
+
+    let users = home.path().join(".config/ringccl/tuning.yaml");
+    std::fs::create_dir_all(users.parent().unwrap()).unwrap();
+    std::fs::write(&users, table(16).text().unwrap()).unwrap();
+    let (found, mark, notes) = ll(&[("HOME", &home_text)]);
+    assert!(found == 16 && mark != 0, "{found} {mark}");
+    assert_eq!(notes, [format!("RINGCCL_TUNING={}: measured on a machine of 16", users.display())]);
+    let config_home = text(&home.path().join(".config"));
+    assert_eq!(ll(&[("HOME", "/nowhere"), ("XDG_CONFIG_HOME", &config_home)]).0, 16);
+    assert_eq!(ll(&[("HOME", &home_text), ("RINGCCL_TUNING", "none")]), (built_in, 0, vec![]));
+
+    let other = home.path().join("other.yaml");
+    std::fs::write(&other, table(24).text().unwrap()).unwrap();
+    let (found, other_mark, _) = ll(&[("HOME", &home_text), ("RINGCCL_TUNING", &text(&other))]);
+    assert!(found == 24 && other_mark != mark, "{found} {other_mark} {mark}");
+}
+
+/// A file that is no table is an error with what is wrong and what to do; nothing waits for a pipe or reads on and on.
+#[test]
+fn bad_tables_are_refused() {
+    let home = tempfile::tempdir().unwrap();
+    let told = |path: &Path| {
+        let vars = Vars::from_pairs([("RINGCCL_TUNING", path.as_os_str())]);
+        let problems = resolve(8, &vars).problems;
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        let text = problems[0].to_string();
+        assert!(text.contains("RINGCCL_TUNING=") && text.contains("run `ringccl tune` again"), "{text}");
+        text
+    };
+    let file = home.path().join("table");
+    assert!(told(&file).contains("No such file"), "{}", told(&file));
+    assert!(told(home.path()).contains("no regular file"));
+    assert!(told(Path::new("/dev/zero")).contains("no regular file"));
+    nix::unistd::mkfifo(&file, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    assert!(told(&file).contains("no regular file"));
+    std::fs::remove_file(&file).unwrap();
+    std::fs::write(&file, vec![b' '; (1 << 20) + 1]).unwrap();
+    assert!(told(&file).contains("more than 1048576 bytes"));
+    std::fs::write(&file, b"\xff").unwrap();
+    assert!(told(&file).contains("UTF-8"), "{}", told(&file));
+    std::fs::write(&file, "machine: x\nrows: [{}]\n").unwrap();
+    assert!(told(&file).contains("rows[0]: missing field"), "{}", told(&file));
 }

@@ -3,7 +3,7 @@
 use super::env::Vars;
 use super::near::nearest;
 use super::table::{ALL, LOG, LogLevel, OF_SCRIPTS};
-use std::sync::Once;
+use std::sync::{Once, OnceLock};
 
 const PREFIX: &str = "RINGCCL_";
 
@@ -50,6 +50,21 @@ pub(crate) fn warn(line: &str) {
         tracing::warn!("{line}");
     } else if level() >= LogLevel::Warn {
         eprintln!("ringccl: warning: {line}");
+    }
+}
+
+/// Tells the log what somebody wants to know who asked for details; what is told costs a look at a flag otherwise.
+pub(crate) fn detail(line: impl FnOnce() -> String) {
+    static PRINTS: OnceLock<bool> = OnceLock::new();
+    #[cfg(ringccl_sim)]
+    if shmring::sim::with(|_| ()).is_some() {
+        return;
+    }
+    let level = || LOG.get(&Vars::of_process()).ok().flatten().unwrap_or(LogLevel::Warn);
+    if tracing::enabled!(tracing::Level::DEBUG) {
+        tracing::debug!("{}", line());
+    } else if *PRINTS.get_or_init(|| level() >= LogLevel::Debug) && nobody_listens() {
+        eprintln!("ringccl: {}", line());
     }
 }
 

@@ -167,7 +167,7 @@ fn with_waiter<R>(waiters: usize, run: impl FnOnce(&mut Waiter) -> R) -> R {
 
 /// Cores of this process. Asking the system reads files of its control groups, which takes ten times as long as a small
 /// message, so it is asked once.
-fn cores() -> usize {
+pub(crate) fn cores() -> usize {
     // Each simulated machine has its own.
     #[cfg(ringccl_sim)]
     return usable_cores();

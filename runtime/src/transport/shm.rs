@@ -45,12 +45,12 @@ fn is_there<T>(ends: &[Option<T>], slots: &[bool], peer: u32, needed: bool) -> b
 impl Lane {
     /// Whether every connection of a plan exists.
     #[inline]
-    fn has(&self, wires: &Wires, slots: bool, rank: u32, nranks: u32) -> bool {
+    fn has(&self, channel: usize, wires: &Wires, slots: bool, (rank, nranks): (u32, u32)) -> bool {
         let Self { pair_out, pair_in, out_slots, in_slots, .. } = self;
         (!wires.relay || self.relay.is_some())
             && (!wires.fan || self.fan_out.is_some() && (!slots || self.fan_slots))
-            && wires.to.iter(rank, nranks).all(|peer| is_there(pair_out, out_slots, peer, slots))
-            && wires.from.iter(rank, nranks).all(|peer| is_there(pair_in, in_slots, peer, slots))
+            && wires.to.iter(channel, rank, nranks).all(|peer| is_there(pair_out, out_slots, peer, slots))
+            && wires.from.iter(channel, rank, nranks).all(|peer| is_there(pair_in, in_slots, peer, slots))
     }
 }
 
@@ -84,7 +84,7 @@ impl Shm {
     ) -> Result<(), Error> {
         let slots = protocol == Protocol::Simple;
         for channel in 0..channels {
-            if !self.lanes[channel].has(wires, slots, self.rank, self.nranks) {
+            if !self.lanes[channel].has(channel, wires, slots, (self.rank, self.nranks)) {
                 let connected = self.connect_lane(channel as u32, wires, slots);
                 connected.map_err(|cause| Error::Segment { rank: self.rank, cause })?;
             }
@@ -107,7 +107,7 @@ impl Shm {
         if wires.relay && lane.relay.is_none() {
             lane.relay = Some(segment.relay(channel)?);
         }
-        for peer in wires.to.iter(rank, n) {
+        for peer in wires.to.iter(channel as usize, rank, n) {
             let at = peer as usize;
             lane.pair_out.resize_with(n as usize, || None);
             lane.out_slots.resize(n as usize, false);
@@ -119,7 +119,7 @@ impl Shm {
                 lane.out_slots[at] = true;
             }
         }
-        for peer in wires.from.iter(rank, n) {
+        for peer in wires.from.iter(channel as usize, rank, n) {
             let at = peer as usize;
             lane.pair_in.resize_with(n as usize, || None);
             lane.in_slots.resize(n as usize, false);

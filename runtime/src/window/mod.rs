@@ -4,7 +4,7 @@
 //! ```text
 //!  SharedMemory::new     memory of this process, of no communicator; used like any other
 //!  Communicator::register     collective: every rank maps every rank's memory; a Window
-//!  collectives of 64 KiB or more whose buffers are all in windows    read where they are
+//!  large collectives whose buffers are all in windows              read where they are
 //!  Communicator::put, signal, wait_signal    write to another rank's memory, and tell it
 //!  Communicator::deregister   collective: no operation uses it any more
 //! ```

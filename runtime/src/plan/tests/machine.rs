@@ -200,6 +200,7 @@ fn ends(prim: &Prim, rank: u32, n: u32) -> [Vec<(u32, bool)>; 2] {
     let sources = match prim.recv {
         Recv::None | Recv::Relay(_) | Recv::Peer(_) | Recv::PeerOutput(_) | Recv::Peers => vec![],
         Recv::Pair(from) => vec![(from, false)],
+        Recv::Pairs(pair) => pair.map(|from| (from, false)).into(),
         Recv::From(from) => vec![(from, true)],
         Recv::All => others(true),
         Recv::AllPairs => others(false),
@@ -207,6 +208,7 @@ fn ends(prim: &Prim, rank: u32, n: u32) -> [Vec<(u32, bool)>; 2] {
     let targets = match prim.send {
         Send::None | Send::Relay(_) | Send::Finish => vec![],
         Send::Pair(to) => vec![(to, false)],
+        Send::Pairs(pair) => pair.map(|to| (to, false)).into(),
         Send::Fan => others(true),
     };
     [sources, targets]
@@ -325,7 +327,9 @@ pub(super) fn run_plans(plans: Vec<Plan>, place: Place, seed: u64) -> Vec<Vec<El
             assert!(next.is_none(), "rank {rank} is stuck at {index} of {:?}: {next:?}", machine.plan);
         }
         let wires = machine.plan.wires;
-        let named = [wires.to, wires.from].map(|peers| peers.iter(rank as u32, n).collect::<BTreeSet<u32>>());
+        let named = [wires.to, wires.from].map(|peers| {
+            (0..channels).flat_map(|channel| peers.iter(channel, rank as u32, n)).collect::<BTreeSet<u32>>()
+        });
         assert_eq!(machine.used, named, "rank {rank} of {:?}", machine.plan);
         assert!(!machine.fan || wires.fan, "rank {rank} of {:?}", machine.plan);
         assert!(!machine.relay || wires.relay, "rank {rank} of {:?}", machine.plan);
