@@ -30,7 +30,7 @@ const LINE_SIZES: [u64; 12] = [8, 16, 32, 56, 96, 120, 240, 480, 960, 1440, 1920
 /// Chunks that are measured, as far as all ranks' rings stay small with them.
 const CHUNKS: [u64; 6] = [128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20];
 /// A larger chunk must be so much faster: it takes memory.
-const CHUNK_GAIN: f64 = 1.01;
+const CHUNK_GAIN: f64 = 1.03;
 /// Sizes at which chunks are measured, as far as four times the largest size allows.
 const CHUNK_SIZES: [u64; 3] = [1 << 20, 8 << 20, 64 << 20];
 /// Bytes of all ranks' buffers together, at most.
