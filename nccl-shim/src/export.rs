@@ -19,7 +19,7 @@ macro_rules! export {
         /// - Pointers are null or point to what NCCL's guide says, for as long as it says.
         #[allow(clippy::too_many_arguments, reason = "NCCL's arguments")]
         #[unsafe(no_mangle)]
-        pub(crate) unsafe extern "C" fn $twin($($arg: $type),*) -> $crate::types::ResultCode {
+        pub unsafe extern "C" fn $twin($($arg: $type),*) -> $crate::types::ResultCode {
             $crate::failure::guard(stringify!($name), || $body)
         }
     )* };

@@ -35,7 +35,6 @@ fn each_version_is_read_by_its_own_fields() {
             for field in [
                 &mut fields.cga_cluster_size,
                 &mut fields.split_share,
-                &mut fields.trafficless(),
                 &mut fields.collnet_enable,
                 &mut fields.shrink_share,
                 &mut fields.nvlink_centric_sched,
@@ -66,13 +65,6 @@ fn each_version_is_read_by_its_own_fields() {
         for (is_read, since, end) in expected {
             assert_eq!(is_read, version >= since && size >= end, "{version} {size}: field since {since}");
         }
-    }
-}
-
-impl ConfigFields {
-    /// A place for a value that no field has.
-    fn trafficless(&self) -> c_int {
-        UNDEF_INT
     }
 }
 
