@@ -33,6 +33,8 @@ programs! {
     family: "family";
     /// Windows, puts and signals between processes, and memory that is not shared.
     windows: "windows";
+    /// Every wrong call is answered by its code and a text that says what is wrong, in NCCL's order of checks.
+    ladder: "ladder";
     /// A message between two of four ranks.
     pair_of_four: "patterns", "pair";
     /// A ring and pairs, all in groups.

@@ -35,6 +35,9 @@ static void one_rank(int rank, int nranks, ncclUniqueId id) {
     void *there = NULL;
     OK(ncclGetPeerDevicePointer(window, 2000 * sizeof(int32_t), next, &there));
     TRUE(there != NULL && ((int32_t *)there)[0] == rank * 1000 + 900);
+    /* All have read before anyone goes on and writes. */
+    int32_t met = 1;
+    OK(ncclAllReduce(&met, &met, 1, ncclInt32, ncclSum, comm, NULL));
     IS(ncclGetPeerDevicePointer(window, 0, nranks, &there), ncclInvalidArgument);
     OK(ncclGetLsaMultimemDevicePointer(window, 0, &there));
     TRUE(there == NULL);
