@@ -61,7 +61,8 @@ impl Usable {
 
     #[cold]
     fn check_slowly(&self, collective: Option<Collective>, dtype: &str) -> Result<(), Failure> {
-        let Some((collective, what)) = self.refused.iter().find(|(refused, _)| Some(*refused) == collective) else {
+        let Some((collective, what)) = self.refused.iter().find(|(refused, _)| Some(*refused) == collective)
+        else {
             return Ok(());
         };
         let has: Vec<&str> = of_hosts(*collective).iter().map(|algorithm| algorithm.name()).collect();
@@ -91,7 +92,9 @@ mod tests {
     /// A list that names no algorithm of hosts refuses those collectives, and no others.
     #[test]
     fn only_what_is_left_runs() {
-        let of = |value: &str, collective| usable("NCCL_ALGO", value).unwrap().check(Some(collective), "float").is_ok();
+        let of = |value: &str, collective| {
+            usable("NCCL_ALGO", value).unwrap().check(Some(collective), "float").is_ok()
+        };
         assert!(of("Tree", Collective::AllReduce) && !of("Tree", Collective::Broadcast));
         assert!(of("NVLS,Ring", Collective::Broadcast) && !of("NVLS", Collective::AllReduce));
         assert!(of("allreduce:NVLS", Collective::Reduce) && !of("allreduce:NVLS", Collective::AllReduce));

@@ -145,8 +145,9 @@ impl Comm {
     /// A handle for it.
     pub(crate) fn publish(self: &Arc<Self>) -> Result<CommHandle, Failure> {
         let handle = COMMS.insert(Arc::clone(self));
-        let handle = handle
-            .ok_or_else(|| Failure::new(Code::SystemError, "there are more communicators than handles; destroy some"))?;
+        let handle = handle.ok_or_else(|| {
+            Failure::new(Code::SystemError, "there are more communicators than handles; destroy some")
+        })?;
         // ORDERING: Relaxed; log lines show it.
         self.handle.store(handle.addr() as u64, Ordering::Relaxed);
         Ok(handle)
@@ -185,7 +186,10 @@ impl Comm {
 
     /// Uses what it communicates by.
     #[inline]
-    pub(crate) fn with<R>(&self, work: impl FnOnce(&mut Communicator) -> Result<R, Failure>) -> Result<R, Failure> {
+    pub(crate) fn with<R>(
+        &self,
+        work: impl FnOnce(&mut Communicator) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
         match &mut *lock(&self.lane) {
             Lane::Ready(communicator) => work(communicator),
             Lane::Joining(..) => Err(not_ready()),
@@ -465,9 +469,13 @@ fn find_slowly(handle: *const c_void, call: &str) -> Result<Arc<Comm>, Failure> 
 pub(crate) fn bad_comm(bad: Bad, call: &str, handle: *const c_void) -> Failure {
     Failure::argument(match bad {
         Bad::Null => format!("{call} : comm argument is NULL"),
-        Bad::Gone => format!("{call} : comm {handle:p} was destroyed or aborted: corrupted comm object detected"),
+        Bad::Gone => {
+            format!("{call} : comm {handle:p} was destroyed or aborted: corrupted comm object detected")
+        }
         Bad::Foreign => {
-            format!("{call} : comm {handle:p} is no communicator of this library: corrupted comm object detected")
+            format!(
+                "{call} : comm {handle:p} is no communicator of this library: corrupted comm object detected"
+            )
         }
     })
 }

@@ -119,7 +119,8 @@ fn forget_what_came_later(fields: &mut ConfigFields, version: u32) {
     }
     // NCCL reads it from 2.25 on, whose header did not have it: what it reads there is padding.
     forget(since(26, 0), &mut fields.traffic_class);
-    let of_27 = [&mut fields.collnet_enable, &mut fields.cta_policy, &mut fields.shrink_share, &mut fields.nvls_ctas];
+    let of_27 =
+        [&mut fields.collnet_enable, &mut fields.cta_policy, &mut fields.shrink_share, &mut fields.nvls_ctas];
     for field in of_27 {
         forget(since(27, 0), field);
     }
@@ -155,14 +156,22 @@ fn check(fields: &ConfigFields) -> Result<(), Failure> {
     ];
     for (name, value, least, most) in limits {
         if value != UNDEF_INT && !(least..=most).contains(&value) {
-            let range = if most == c_int::MAX { format!("at least {least}") } else { format!("from {least} to {most}") };
-            return Err(Failure::argument(format!("the configuration's {name} is {value}; it is {range}, or left alone")));
+            let range = if most == c_int::MAX {
+                format!("at least {least}")
+            } else {
+                format!("from {least} to {most}")
+            };
+            return Err(Failure::argument(format!(
+                "the configuration's {name} is {value}; it is {range}, or left alone"
+            )));
         }
     }
     let most = if fields.max_ctas == UNDEF_INT { CTAS_MAX } else { fields.max_ctas };
     if fields.min_ctas != UNDEF_INT && fields.min_ctas > most {
         let least = fields.min_ctas;
-        return Err(Failure::argument(format!("the configuration's minCTAs, {least}, is above its maxCTAs, {most}")));
+        return Err(Failure::argument(format!(
+            "the configuration's minCTAs, {least}, is above its maxCTAs, {most}"
+        )));
     }
     Ok(())
 }
@@ -186,7 +195,11 @@ impl Settings {
                 count(fields.max_ctas).or(inherited.channels.1),
             ),
             name,
-            rma_contexts: if fields.num_rma_ctx == UNDEF_INT { inherited.rma_contexts } else { fields.num_rma_ctx },
+            rma_contexts: if fields.num_rma_ctx == UNDEF_INT {
+                inherited.rma_contexts
+            } else {
+                fields.num_rma_ctx
+            },
         };
         settings.override_by(vars);
         settings

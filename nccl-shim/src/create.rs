@@ -55,7 +55,9 @@ unsafe fn about(
 fn check_ranks(nranks: c_int, rank: c_int) -> Result<(u32, u32), Failure> {
     let count = u32::try_from(nranks).unwrap_or(0);
     if count == 0 || count > RANKS_MAX {
-        return Err(Failure::argument(format!("{nranks} is no number of ranks: it is from 1 to {RANKS_MAX}")));
+        return Err(Failure::argument(format!(
+            "{nranks} is no number of ranks: it is from 1 to {RANKS_MAX}"
+        )));
     }
     let number = u32::try_from(rank).ok().filter(|rank| *rank < count);
     let number = number.ok_or_else(|| {
@@ -166,7 +168,13 @@ fn own_config(parent: &Comm, child: &About) -> Result<Option<ringccl::Config>, F
 ///
 /// # Safety
 /// - The strings of `fields` are null or strings of C.
-pub(crate) unsafe fn split(parent: Arc<Comm>, colour: c_int, key: c_int, out: Out, fields: &ConfigFields) -> Outcome {
+pub(crate) unsafe fn split(
+    parent: Arc<Comm>,
+    colour: c_int,
+    key: c_int,
+    out: Out,
+    fields: &ConfigFields,
+) -> Outcome {
     let number = parent.next_child();
     let hash = child_hash(parent.about.hash, number, colour);
     // SAFETY: the caller's contract.
@@ -275,9 +283,13 @@ pub(crate) fn tell_complete(comm: &Comm, call: &str) {
     let About { rank, nranks, device, hash, config, .. } = &comm.about;
     let (device, number) = (*device, comm.number());
     let channels = config.channels.max(1);
-    log::info(Subsys::INIT, device, format_args!(
-        "comm {number:#x} rank {rank} nRanks {nranks} nNodes 1 localRanks {nranks} localRank {rank} MNNVL 0"
-    ));
+    log::info(
+        Subsys::INIT,
+        device,
+        format_args!(
+            "comm {number:#x} rank {rank} nRanks {nranks} nNodes 1 localRanks {nranks} localRank {rank} MNNVL 0"
+        ),
+    );
     let next = (rank + 1) % nranks;
     let previous = (rank + nranks - 1) % nranks;
     for channel in 0..channels {
@@ -288,27 +300,42 @@ pub(crate) fn tell_complete(comm: &Comm, call: &str) {
         }
         log::info(Subsys::GRAPH, device, format_args!("Ring {channel:02} : {previous} -> {rank} -> {next}"));
         if *nranks > 1 {
-            let shm = format_args!("Channel {channel:02} : {rank}[{device}] -> {next}[{device}] via SHM/direct").to_string();
+            let shm =
+                format_args!("Channel {channel:02} : {rank}[{device}] -> {next}[{device}] via SHM/direct")
+                    .to_string();
             log::info(Subsys::INIT, device, format_args!("{shm}"));
         }
     }
     log::info(Subsys::INIT, device, format_args!("Connected all rings, use ring PXN 0 GDR 0"));
-    log::info(Subsys::INIT, device, format_args!(
-        "{channels} coll channels, 0 collnet channels, 0 nvls channels, {channels} p2p channels, 1 p2p channels per peer"
-    ));
-    log::info(Subsys::INIT, device, format_args!(
-        "{call} comm {number:#x} rank {rank} nranks {nranks} cudaDev {device} nvmlDev {device} busId 0 commId {hash:#x} - \
+    log::info(
+        Subsys::INIT,
+        device,
+        format_args!(
+            "{channels} coll channels, 0 collnet channels, 0 nvls channels, {channels} p2p channels, 1 p2p channels per peer"
+        ),
+    );
+    log::info(
+        Subsys::INIT,
+        device,
+        format_args!(
+            "{call} comm {number:#x} rank {rank} nranks {nranks} cudaDev {device} nvmlDev {device} busId 0 commId {hash:#x} - \
          Init COMPLETE"
-    ));
+        ),
+    );
 }
 
 fn tell_child(call: &str, parent: &Comm, (count, colour, key): (u64, c_int, c_int), end: &str) {
     if log::says(Subsys::INIT) {
         let About { rank, nranks, device, .. } = &parent.about;
-        log::info(Subsys::INIT, *device, format_args!(
-            "{call} comm {:#x} rank {rank} nranks {nranks} cudaDev {device} nvmlDev {device} busId 0 parent {:#x} \
+        log::info(
+            Subsys::INIT,
+            *device,
+            format_args!(
+                "{call} comm {:#x} rank {rank} nranks {nranks} cudaDev {device} nvmlDev {device} busId 0 parent {:#x} \
              childCount {count} color {colour} key {key}{end}",
-            parent.number(), parent.number()
-        ));
+                parent.number(),
+                parent.number()
+            ),
+        );
     }
 }

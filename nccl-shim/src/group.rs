@@ -48,7 +48,9 @@ pub(crate) fn start() {
 pub(crate) fn end(simulated: Option<&mut f32>) -> Outcome {
     let ended = with(|state| {
         if state.depth == 0 {
-            return Err(Failure::usage("ncclGroupEnd: not in a group call: there was no ncclGroupStart before"));
+            return Err(Failure::usage(
+                "ncclGroupEnd: not in a group call: there was no ncclGroupStart before",
+            ));
         }
         state.depth -= 1;
         if state.depth > 0 {
@@ -111,7 +113,10 @@ pub(crate) unsafe fn submit(op: Op) -> Outcome {
     });
     let Some(op) = op else { return Ok(()) };
     if op.comm.about.settings.blocking && streams::find(op.stream).is_none() {
-        crate::op::check_self_messages(std::slice::from_ref(&op))?;
+        if op.is_to_self() {
+            // It has no other half outside of a group.
+            return crate::op::pair_own_messages(&mut vec![op]);
+        }
         op.comm.next_launch();
         // SAFETY: the caller's contract.
         return unsafe { op.run() };

@@ -80,9 +80,8 @@ impl<T> Table<T> {
         let mut slot = slot.write().unwrap_or_else(PoisonError::into_inner);
         slot.generation = (slot.generation + 1) % (1 << GENERATION_BITS);
         slot.value = Some(value);
-        let number = self.kind << (PLACE_BITS + GENERATION_BITS)
-            | slot.generation << PLACE_BITS
-            | u64::from(place);
+        let number =
+            self.kind << (PLACE_BITS + GENERATION_BITS) | slot.generation << PLACE_BITS | u64::from(place);
         Some(std::ptr::without_provenance_mut(number as usize))
     }
 
@@ -131,7 +130,6 @@ impl<T> Table<T> {
         self.free.write().unwrap_or_else(PoisonError::into_inner).places.push(place as u32);
         Ok(value)
     }
-
 }
 
 #[cfg(test)]

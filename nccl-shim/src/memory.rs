@@ -21,7 +21,9 @@ pub(crate) fn alloc(bytes: usize) -> Result<*mut u8, Failure> {
 pub(crate) fn free(address: *const u8) -> Outcome {
     let memory = lock(&ALLOCATIONS).remove(&address.addr());
     memory.map(drop).ok_or_else(|| {
-        Failure::argument(format!("ncclMemFree : {address:p} was not allocated by ncclMemAlloc, or was freed before"))
+        Failure::argument(format!(
+            "ncclMemFree : {address:p} was not allocated by ncclMemAlloc, or was freed before"
+        ))
     })
 }
 

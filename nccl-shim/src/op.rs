@@ -68,6 +68,15 @@ impl Op {
         }
     }
 
+    /// Whether it is a message of a rank to itself.
+    #[inline]
+    pub(crate) fn is_to_self(&self) -> bool {
+        match self.verb {
+            Verb::Send { peer } | Verb::Recv { peer } => peer == self.comm.about.rank as usize,
+            _ => false,
+        }
+    }
+
     /// The collective that the tuner knows it as.
     pub(crate) fn collective(&self) -> Option<Collective> {
         match self.verb {
@@ -144,9 +153,13 @@ impl Op {
             match &self.verb {
                 Verb::AllReduce(op) => group.all_reduce_raw(comm, send, recv, count, dtype, op.now())?,
                 Verb::Broadcast { root } => group.broadcast_raw(comm, send, recv, count, dtype, *root)?,
-                Verb::Reduce { op, root } => group.reduce_raw(comm, send, recv, count, dtype, op.now(), *root)?,
+                Verb::Reduce { op, root } => {
+                    group.reduce_raw(comm, send, recv, count, dtype, op.now(), *root)?
+                }
                 Verb::AllGather => group.all_gather_raw(comm, send, recv, count, dtype)?,
-                Verb::ReduceScatter(op) => group.reduce_scatter_raw(comm, send, recv, count, dtype, op.now())?,
+                Verb::ReduceScatter(op) => {
+                    group.reduce_scatter_raw(comm, send, recv, count, dtype, op.now())?
+                }
                 Verb::AlltoAll => group.all_to_all_raw(comm, send, recv, count, dtype)?,
                 Verb::Gather { root } => group.gather_raw(comm, send, recv, count, dtype, *root)?,
                 Verb::Scatter { root } => group.scatter_raw(comm, send, recv, count, dtype, *root)?,
@@ -185,30 +198,115 @@ unsafe fn bytes_at_mut<'a>(at: *mut u8, bytes: usize) -> &'a mut [u8] {
     unsafe { std::slice::from_raw_parts_mut(at, bytes) }
 }
 
-/// The failure of messages to oneself that no other half is there for.
-pub(crate) fn check_self_messages(ops: &[Op]) -> Outcome {
-    let is_to_self = |op: &&Op| match op.verb {
-        Verb::Send { peer } | Verb::Recv { peer } => peer == op.comm.about.rank as usize,
-        _ => false,
-    };
-    let mut own: Vec<(*const Comm, bool, usize)> = Vec::new();
-    for op in ops.iter().filter(is_to_self) {
-        own.push((Arc::as_ptr(&op.comm), matches!(op.verb, Verb::Send { .. }), op.bytes()));
-    }
-    while let Some((comm, sends, bytes)) = own.first().copied() {
-        own.remove(0);
-        let other = own.iter().position(|(other, sent, len)| *other == comm && *sent != sends && *len == bytes);
-        let (this, other) = match other {
-            Some(place) => {
-                own.remove(place);
-                continue;
-            }
-            None if sends => ("send", "recv"),
-            None => ("recv", "send"),
+/// Pairs the messages of ranks to themselves. Those from a buffer to itself have nothing to do and go.
+///
+/// # Errors
+/// `ncclInvalidUsage` for one without another half; `ncclInvalidArgument` for buffers that overlap.
+pub(crate) fn pair_own_messages(ops: &mut Vec<Op>) -> Outcome {
+    let mut open: Vec<usize> = Vec::new();
+    let mut idle: Vec<usize> = Vec::new();
+    for at in 0..ops.len() {
+        let op = &ops[at];
+        if !op.is_to_self() {
+            continue;
+        }
+        let is_other_half = |other: &Op| {
+            Arc::ptr_eq(&other.comm, &op.comm) && sends(other) != sends(op) && other.bytes() == op.bytes()
         };
+        let Some(place) = open.iter().position(|other| is_other_half(&ops[*other])) else {
+            open.push(at);
+            continue;
+        };
+        let other = open.remove(place);
+        match overlap((own_buffer(&ops[other]), op.bytes()), (own_buffer(op), op.bytes())) {
+            Overlap::None => {}
+            Overlap::Same => idle.extend([other, at]),
+            Overlap::Part => {
+                return Err(Failure::argument(
+                    "the buffers of a message to the own rank overlap without being one",
+                ));
+            }
+        }
+    }
+    if let Some(at) = open.first() {
+        let (this, other) = if sends(&ops[*at]) { ("send", "recv") } else { ("recv", "send") };
         return Err(Failure::usage(format!(
-            "a {this} of {bytes} bytes to the own rank has no matching {other} in the same group"
+            "a {this} of {} bytes to the own rank has no matching {other} in the same group",
+            ops[*at].bytes()
         )));
     }
+    if !idle.is_empty() {
+        let mut at = 0;
+        ops.retain(|_| {
+            at += 1;
+            !idle.contains(&(at - 1))
+        });
+    }
     Ok(())
+}
+
+fn sends(op: &Op) -> bool {
+    matches!(op.verb, Verb::Send { .. })
+}
+
+fn own_buffer(op: &Op) -> usize {
+    if sends(op) { op.send.addr() } else { op.recv.addr() }
+}
+
+/// How two pieces of memory lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Overlap {
+    /// Apart.
+    None,
+    /// One and the same.
+    Same,
+    /// Otherwise.
+    Part,
+}
+
+/// How two pieces of memory lie, by address and bytes.
+#[inline]
+pub(crate) fn overlap((a, a_bytes): (usize, usize), (b, b_bytes): (usize, usize)) -> Overlap {
+    if a_bytes == 0 || b_bytes == 0 || a >= b.saturating_add(b_bytes) || b >= a.saturating_add(a_bytes) {
+        return Overlap::None;
+    }
+    if a == b && a_bytes == b_bytes { Overlap::Same } else { Overlap::Part }
+}
+
+impl Op {
+    /// Whether the buffers of a collective are apart, or one in the way that NCCL calls in place.
+    #[inline]
+    pub(crate) fn check_buffers(&self, call: &str) -> Outcome {
+        let about = &self.comm.about;
+        let (ranks, rank) = (about.nranks as usize, about.rank as usize);
+        let block = self.bytes();
+        let all = block.saturating_mul(ranks);
+        let (sent, received) = match self.verb {
+            Verb::AllGather => (block, all),
+            Verb::ReduceScatter(_) => (all, block),
+            Verb::AlltoAll => (all, all),
+            Verb::Gather { root } if root == rank => (block, all),
+            Verb::Scatter { root } if root == rank => (all, block),
+            Verb::AllReduce(_) => (block, block),
+            Verb::Broadcast { root } | Verb::Reduce { root, .. } if root == rank => (block, block),
+            // One of the buffers does not count.
+            _ => return Ok(()),
+        };
+        let (send, recv) = (self.send.addr(), self.recv.addr());
+        if overlap((send, sent), (recv, received)) != Overlap::Part {
+            return Ok(());
+        }
+        // The own block of the other buffer.
+        let is_in_place = match self.verb {
+            Verb::AllGather | Verb::Gather { .. } => send == recv.wrapping_add(rank * block),
+            Verb::ReduceScatter(_) | Verb::Scatter { .. } => recv == send.wrapping_add(rank * block),
+            _ => false,
+        };
+        if is_in_place { Ok(()) } else { Err(overlapping(call)) }
+    }
+}
+
+#[cold]
+fn overlapping(call: &str) -> Failure {
+    Failure::argument(format!("{call} : sendbuff and recvbuff overlap, and not in the way that is in place"))
 }

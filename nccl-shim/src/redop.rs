@@ -72,7 +72,9 @@ impl RedOps {
     /// Forgets an operator.
     pub(crate) fn destroy(&mut self, op: c_int) -> Result<(), Failure> {
         if (0..BUILTIN).contains(&op) {
-            return Err(Failure::argument(format!("ncclRedOpDestroy : operator {op} is builtin and is not destroyed")));
+            return Err(Failure::argument(format!(
+                "ncclRedOpDestroy : operator {op} is builtin and is not destroyed"
+            )));
         }
         let place = self.made.iter().position(|made| made.handle == op);
         let place = place.ok_or_else(|| unknown("ncclRedOpDestroy", op))?;
@@ -119,6 +121,8 @@ mod tests {
         assert!(ours.find("x", op, DType::F32).is_ok());
         assert!(ours.find("x", op, DType::F64).is_err() && theirs.find("x", op, DType::F32).is_err());
         assert!(ours.destroy(2).is_err() && ours.destroy(-1).is_err() && ours.destroy(other).is_err());
-        assert!(ours.destroy(op).is_ok() && ours.destroy(op).is_err() && ours.find("x", op, DType::F32).is_err());
+        assert!(
+            ours.destroy(op).is_ok() && ours.destroy(op).is_err() && ours.find("x", op, DType::F32).is_err()
+        );
     }
 }

@@ -36,7 +36,9 @@ fn fixed(vars: &Vars) -> Result<Option<SocketAddr>, Failure> {
     let Some(text) = env::text(vars, "NCCL_COMM_ID") else { return Ok(None) };
     let addr = text.to_socket_addrs().ok().and_then(|mut addrs| addrs.next());
     addr.map(Some).ok_or_else(|| {
-        Failure::argument(format!("NCCL_COMM_ID={text} is no host:port, [ipv6]:port or name:port of this host"))
+        Failure::argument(format!(
+            "NCCL_COMM_ID={text} is no host:port, [ipv6]:port or name:port of this host"
+        ))
     })
 }
 
@@ -75,13 +77,18 @@ pub(crate) fn used(id: &[u8; UNIQUE_ID_BYTES]) {
 ///
 /// # Errors
 /// `ncclInvalidArgument` for bytes that are no id; `ncclInvalidUsage` for an id that this rank has used before.
-pub(crate) fn prepare(bytes: &[u8; UNIQUE_ID_BYTES], rank: u32) -> Result<(UniqueId, Option<Hosted>), Failure> {
+pub(crate) fn prepare(
+    bytes: &[u8; UNIQUE_ID_BYTES],
+    rank: u32,
+) -> Result<(UniqueId, Option<Hosted>), Failure> {
     if let Some(addr) = fixed(&env::vars())? {
         let hosted = (rank == 0).then(|| Root::at(addr)).transpose()?;
         return Ok((Root::id_at(addr), hosted.map(|root| Hosted { _root: root })));
     }
     let id = UniqueId::from_bytes(bytes).map_err(|error| {
-        Failure::argument(format!("the unique id is none that this library's ncclGetUniqueId has made: {error}"))
+        Failure::argument(format!(
+            "the unique id is none that this library's ncclGetUniqueId has made: {error}"
+        ))
     })?;
     let mut number = [0; 8];
     number.copy_from_slice(&bytes[64..72]);
@@ -99,7 +106,9 @@ pub(crate) fn prepare(bytes: &[u8; UNIQUE_ID_BYTES], rank: u32) -> Result<(Uniqu
 
 /// A number for log lines that all who join by the id have.
 pub(crate) fn hash(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// A number that no other call of this process gets, for communicators that have no id.

@@ -7,7 +7,9 @@ use crate::op::Op;
 /// choice is made when it runs.
 pub(crate) fn tell(op: &Op) {
     let about = &op.comm.about;
-    let Some(collective) = op.collective().filter(|_| about.rank == 0 && log::says(Subsys::TUNING)) else { return };
+    let Some(collective) = op.collective().filter(|_| about.rank == 0 && log::says(Subsys::TUNING)) else {
+        return;
+    };
     let last = about.config.channels.max(1) - 1;
     let choice = op.comm.about.config.protocol.map_or("SIMPLE", ringccl::Protocol::name).to_uppercase();
     log::info(

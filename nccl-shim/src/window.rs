@@ -41,7 +41,12 @@ impl Window {
     }
 
     /// The window of the library, and where an offset of the buffer of `rank` is in it.
-    pub(crate) fn target(&self, rank: usize, offset: usize, bytes: usize) -> Result<(&ringccl::Window, usize), Failure> {
+    pub(crate) fn target(
+        &self,
+        rank: usize,
+        offset: usize,
+        bytes: usize,
+    ) -> Result<(&ringccl::Window, usize), Failure> {
         let (at, len) = self.places.get(rank).copied().unwrap_or_default();
         if offset > len || bytes > len - offset {
             return Err(Failure::argument(format!(
@@ -125,7 +130,8 @@ pub(crate) fn register(comm: &Arc<Comm>, buffer: *const u8, bytes: usize) -> Res
     let places = words.chunks_exact(2).map(|place| (place[0] as usize, place[1] as usize)).collect();
     let window = Arc::new(Window { comm: Arc::downgrade(comm), window, buffer: buffer.addr(), places });
     let handle = WINDOWS.insert(Arc::clone(&window));
-    let handle = handle.ok_or_else(|| Failure::usage("there are more windows than handles; deregister some"))?;
+    let handle =
+        handle.ok_or_else(|| Failure::usage("there are more windows than handles; deregister some"))?;
     windows.entries.push(Entry { handle: handle.addr(), window, is_dead: !is_usable });
     if is_usable {
         return Ok(handle);
@@ -147,9 +153,9 @@ pub(crate) fn deregister(comm: &Arc<Comm>, handle: WindowHandle) -> Outcome {
 
 /// A window of this communicator.
 pub(crate) fn find(comm: &Arc<Comm>, handle: WindowHandle, call: &str) -> Result<Arc<Window>, Failure> {
-    let window = WINDOWS.get(handle).map_err(|_| {
-        Failure::argument(format!("{call} : {handle:p} is no window, or was deregistered"))
-    })?;
+    let window = WINDOWS
+        .get(handle)
+        .map_err(|_| Failure::argument(format!("{call} : {handle:p} is no window, or was deregistered")))?;
     if !std::ptr::eq(window.comm.as_ptr(), Arc::as_ptr(comm)) {
         return Err(Failure::argument(format!("{call} : the window belongs to another communicator")));
     }

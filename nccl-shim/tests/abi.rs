@@ -53,9 +53,10 @@ fn soname_and_needs() {
     assert!(dynamic.contains("Library soname: [libnccl.so.2]"), "{dynamic}");
     let needed: Vec<&str> = dynamic.lines().filter(|line| line.contains("(NEEDED)")).collect();
     for line in &needed {
-        let is_of_system = ["libc.so", "libgcc_s.so", "ld-linux", "libm.so", "libpthread.so", "libdl.so", "librt.so"]
-            .iter()
-            .any(|name| line.contains(name));
+        let is_of_system =
+            ["libc.so", "libgcc_s.so", "ld-linux", "libm.so", "libpthread.so", "libdl.so", "librt.so"]
+                .iter()
+                .any(|name| line.contains(name));
         assert!(is_of_system, "{line}");
     }
     assert!(!dynamic.contains("VERDEF"), "{dynamic}");
@@ -68,7 +69,8 @@ fn header_declares_nothing_else() {
     let header = std::fs::read_to_string(headers[0].join("nccl.h")).expect("header");
     let words = header.split(|c: char| !c.is_alphanumeric() && c != '_' && c != '(');
     let called = words.filter_map(|word| word.split_once('(')).map(|(name, _)| name);
-    let declared: Vec<&str> = called.filter(|name| name.starts_with("nccl") || name.starts_with("pnccl")).collect();
+    let declared: Vec<&str> =
+        called.filter(|name| name.starts_with("nccl") || name.starts_with("pnccl")).collect();
     assert!(declared.len() >= 2 * 64, "only {} declarations found", declared.len());
     let defined = defined();
     for name in declared {
@@ -107,7 +109,8 @@ fn ours() -> Vec<(String, i64)> {
     size("ncclConfig_t", size_of::<ConfigFields>());
     size("ncclSimInfo_t", size_of::<SimInfo>());
     size("ncclWaitSignalDesc_t", size_of::<WaitSignalDesc>());
-    let enums = ["ncclResult_t", "ncclDataType_t", "ncclRedOp_t", "ncclScalarResidence_t", "ncclCommMemStat_t"];
+    let enums =
+        ["ncclResult_t", "ncclDataType_t", "ncclRedOp_t", "ncclScalarResidence_t", "ncclCommMemStat_t"];
     enums.iter().for_each(|name| size(name, size_of::<i32>()));
     offsets!(list, ConfigFields as "ncclConfig_t": size "size", magic "magic", version "version", blocking "blocking",
         cga_cluster_size "cgaClusterSize", min_ctas "minCTAs", max_ctas "maxCTAs", net_name "netName",
@@ -131,15 +134,39 @@ fn ours() -> Vec<(String, i64)> {
     value("sim_magic", nccl::types::SIM_MAGIC.into());
     let mut numbered = |names: &[&str]| (0..).zip(names).for_each(|(number, name)| value(name, number));
     numbered(&[
-        "ncclSuccess", "ncclUnhandledCudaError", "ncclSystemError", "ncclInternalError", "ncclInvalidArgument",
-        "ncclInvalidUsage", "ncclRemoteError", "ncclInProgress", "ncclTimeout", "ncclNumResults",
+        "ncclSuccess",
+        "ncclUnhandledCudaError",
+        "ncclSystemError",
+        "ncclInternalError",
+        "ncclInvalidArgument",
+        "ncclInvalidUsage",
+        "ncclRemoteError",
+        "ncclInProgress",
+        "ncclTimeout",
+        "ncclNumResults",
     ]);
     numbered(&[
-        "ncclInt8", "ncclUint8", "ncclInt32", "ncclUint32", "ncclInt64", "ncclUint64", "ncclFloat16", "ncclFloat32",
-        "ncclFloat64", "ncclBfloat16", "ncclFloat8e4m3", "ncclFloat8e5m2", "ncclNumTypes",
+        "ncclInt8",
+        "ncclUint8",
+        "ncclInt32",
+        "ncclUint32",
+        "ncclInt64",
+        "ncclUint64",
+        "ncclFloat16",
+        "ncclFloat32",
+        "ncclFloat64",
+        "ncclBfloat16",
+        "ncclFloat8e4m3",
+        "ncclFloat8e5m2",
+        "ncclNumTypes",
     ]);
     numbered(&["ncclSum", "ncclProd", "ncclMax", "ncclMin", "ncclAvg", "ncclNumOps"]);
     numbered(&["ncclScalarDevice", "ncclScalarHostImmediate"]);
-    numbered(&["ncclStatGpuMemSuspend", "ncclStatGpuMemSuspended", "ncclStatGpuMemPersist", "ncclStatGpuMemTotal"]);
+    numbered(&[
+        "ncclStatGpuMemSuspend",
+        "ncclStatGpuMemSuspended",
+        "ncclStatGpuMemPersist",
+        "ncclStatGpuMemTotal",
+    ]);
     list
 }

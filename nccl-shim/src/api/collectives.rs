@@ -62,6 +62,7 @@ impl Args {
             dtype,
             stream: self.stream,
         };
+        op.check_buffers(self.call)?;
         op.comm.about.usable.check(op.collective(), dtype.name())?;
         trace::call(self.call, &op, self.op, self.root);
         // SAFETY: the caller's contract.

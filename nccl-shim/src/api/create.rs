@@ -170,7 +170,9 @@ unsafe fn shrink(
     list.sort_unstable();
     if list.contains(&(comm.about.rank as c_int)) {
         let rank = comm.about.rank;
-        return Err(Failure::argument(format!("{CALL} : the calling rank {rank} is itself in the list of excluded ranks")));
+        return Err(Failure::argument(format!(
+            "{CALL} : the calling rank {rank} is itself in the list of excluded ranks"
+        )));
     }
     let mut ranks = Vec::with_capacity(count);
     for rank in list.iter() {
@@ -180,7 +182,9 @@ unsafe fn shrink(
         return Err(Failure::argument(format!("{CALL} : a rank is twice in the list of excluded ranks")));
     }
     if flags & !SHRINK_ABORT != 0 {
-        return Err(Failure::argument(format!("{CALL} : flags {flags:#x}; they are NCCL_SHRINK_DEFAULT or NCCL_SHRINK_ABORT")));
+        return Err(Failure::argument(format!(
+            "{CALL} : flags {flags:#x}; they are NCCL_SHRINK_DEFAULT or NCCL_SHRINK_ABORT"
+        )));
     }
     let mode = if flags & SHRINK_ABORT != 0 { Shrink::Abort } else { Shrink::Keep };
     if mode == Shrink::Keep && !comm.is_revoked() {
@@ -206,26 +210,34 @@ unsafe fn grow(
     const CALL: &str = "ncclCommGrow";
     let out = create::out(newcomm, CALL)?;
     let nranks = u32::try_from(n_ranks).ok().filter(|ranks| *ranks > 0);
-    let nranks = nranks
-        .ok_or_else(|| Failure::argument(format!("{CALL} : {n_ranks} is no number of ranks")))?;
+    let nranks =
+        nranks.ok_or_else(|| Failure::argument(format!("{CALL} : {n_ranks} is no number of ranks")))?;
     if comm.is_null() {
         if id.is_null() {
-            return Err(Failure::argument(format!("{CALL} : a new rank needs the id of ncclCommGetUniqueId")));
+            return Err(Failure::argument(format!(
+                "{CALL} : a new rank needs the id of ncclCommGetUniqueId"
+            )));
         }
         if rank < 0 || rank >= n_ranks {
             let last = n_ranks - 1;
-            return Err(Failure::argument(format!("{CALL} : invalid rank {rank} (it is in the range 0..{last})")));
+            return Err(Failure::argument(format!(
+                "{CALL} : invalid rank {rank} (it is in the range 0..{last})"
+            )));
         }
         // SAFETY: not null; the caller's contract.
         return unsafe { join(CALL, newcomm, (n_ranks, rank), &id.read(), config) };
     }
     let comm = check::comm(comm, CALL)?;
     if rank != -1 {
-        return Err(Failure::argument(format!("{CALL} : an existing rank passes -1 and keeps its rank, not {rank}")));
+        return Err(Failure::argument(format!(
+            "{CALL} : an existing rank passes -1 and keeps its rank, not {rank}"
+        )));
     }
     if nranks <= comm.about.nranks {
         let old = comm.about.nranks;
-        return Err(Failure::argument(format!("{CALL} : {nranks} ranks are not more than the {old} that there are")));
+        return Err(Failure::argument(format!(
+            "{CALL} : {nranks} ranks are not more than the {old} that there are"
+        )));
     }
     // SAFETY: the caller's contract.
     unsafe {

@@ -5,8 +5,8 @@ use crate::comm::{Comm, find};
 use crate::export::{export, export_plain};
 use crate::failure::{Failure, Outcome};
 use crate::types::{
-    API_MAGIC, CommHandle, CommProperties, DevCommRequirementsHead, DevResourceRequirements, MultimemHandle, Team,
-    VERSION, WindowHandle,
+    API_MAGIC, CommHandle, CommProperties, DevCommRequirementsHead, DevResourceRequirements, MultimemHandle,
+    Team, VERSION, WindowHandle,
 };
 use crate::window::{WINDOWS, Window};
 use std::ffi::{c_int, c_void};
@@ -247,9 +247,12 @@ fn in_team(own: c_int, team: Team, rank: c_int) -> c_int {
 unsafe fn properties(comm: &Comm, props: *mut CommProperties) -> Outcome {
     const CALL: &str = "ncclCommQueryProperties";
     // SAFETY: the caller's contract.
-    let (magic, version) = unsafe { ((&raw const (*props).magic).read(), (&raw const (*props).version).read()) };
+    let (magic, version) =
+        unsafe { ((&raw const (*props).magic).read(), (&raw const (*props).version).read()) };
     if magic != API_MAGIC {
-        return Err(Failure::usage(format!("{CALL} : props do not begin as NCCL_COMM_PROPERTIES_INITIALIZER does")));
+        return Err(Failure::usage(format!(
+            "{CALL} : props do not begin as NCCL_COMM_PROPERTIES_INITIALIZER does"
+        )));
     }
     let checks = crate::env::number(&crate::env::vars(), "NCCL_ENABLE_VERSION_CHECK") != Some(0);
     if version > VERSION as u32 && checks {
@@ -280,13 +283,16 @@ fn window_and_place(win: WindowHandle, out: *mut *mut c_void, call: &str) -> Res
     if win.is_null() || out.is_null() {
         return Err(Failure::argument(format!("{call} : window or outPtr is NULL")));
     }
-    WINDOWS.get(win).map_err(|_| Failure::argument(format!("{call} : {win:p} is no window, or was deregistered")))
+    WINDOWS
+        .get(win)
+        .map_err(|_| Failure::argument(format!("{call} : {win:p} is no window, or was deregistered")))
 }
 
 fn peer_pointer(win: WindowHandle, offset: usize, peer: c_int, out: *mut *mut c_void, call: &str) -> Outcome {
     let window = window_and_place(win, out, call)?;
     let comm = window.comm.upgrade();
-    let comm = comm.ok_or_else(|| Failure::argument(format!("{call} : the window's communicator has gone")))?;
+    let comm =
+        comm.ok_or_else(|| Failure::argument(format!("{call} : the window's communicator has gone")))?;
     let peer = check::rank(&comm, peer, "peer", call)?;
     let address = window.address_of(peer, offset, 0).unwrap_or(std::ptr::null_mut());
     // SAFETY: not null; the caller of the exported function answers for it.

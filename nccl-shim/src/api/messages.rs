@@ -152,7 +152,8 @@ unsafe fn put(
     }
     let window = window::find(&comm, peer_win, CALL)?;
     let bytes = count.checked_mul(dtype.size_bytes());
-    let bytes = bytes.ok_or_else(|| Failure::argument(format!("{CALL} : {count} elements are more than memory has")))?;
+    let bytes = bytes
+        .ok_or_else(|| Failure::argument(format!("{CALL} : {count} elements are more than memory has")))?;
     if !Op::is_in_window(&comm, local.cast(), bytes) {
         return Err(Failure::argument(format!(
             "{CALL} : the {bytes} bytes at {local:p} are in no window of this communicator: allocate them by ncclMemAlloc \

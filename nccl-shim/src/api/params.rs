@@ -19,7 +19,9 @@ thread_local! {
 /// What a handle stands for: its place in the table, from 1 on.
 fn param(handle: ParamHandle, call: &str) -> Result<&'static Param, Failure> {
     let place = handle.addr().checked_sub(1).and_then(|place| PARAMS.get(place));
-    place.ok_or_else(|| Failure::argument(format!("{call} : {handle:p} is no parameter; ncclParamBind gives one")))
+    place.ok_or_else(|| {
+        Failure::argument(format!("{call} : {handle:p} is no parameter; ncclParamBind gives one"))
+    })
 }
 
 fn c_text(text: &str) -> CString {
@@ -44,7 +46,8 @@ unsafe fn get<T: TryFrom<i64>>(handle: ParamHandle, out: *mut T, call: &str) -> 
     }
     let number = param.number().filter(|_| size_of::<T>() == size_of::<i64>());
     let value = number.and_then(|number| T::try_from(number).ok());
-    let value = value.ok_or_else(|| Failure::argument(format!("{call} : {} has another type", param.name)))?;
+    let value =
+        value.ok_or_else(|| Failure::argument(format!("{call} : {} has another type", param.name)))?;
     // SAFETY: not null; the caller's contract.
     unsafe { out.write(value) };
     Ok(())

@@ -164,7 +164,9 @@ fn in_turn(comm: Arc<Comm>, work: impl FnOnce(&Comm) + Send + 'static) -> Outcom
 /// `NCCL_DISABLE_MEM_MANAGER` takes the calls about memory away.
 fn managed(call: &str) -> Outcome {
     if crate::env::number(&crate::env::vars(), "NCCL_DISABLE_MEM_MANAGER") == Some(1) {
-        return Err(Failure::usage(format!("{call} : the memory manager is switched off by NCCL_DISABLE_MEM_MANAGER=1")));
+        return Err(Failure::usage(format!(
+            "{call} : the memory manager is switched off by NCCL_DISABLE_MEM_MANAGER=1"
+        )));
     }
     Ok(())
 }
@@ -185,10 +187,17 @@ fn take(handle: CommHandle, call: &str) -> Result<Option<Arc<Comm>>, Failure> {
 fn tell_end(comm: &Comm, what: &str) {
     if log::says(Subsys::DESTROY) {
         let about = &comm.about;
-        log::info(Subsys::DESTROY, about.device, format_args!(
-            "comm {:#x} rank {} nranks {} cudaDev {} busId 0 - {what} COMPLETE",
-            comm.number(), about.rank, about.nranks, about.device
-        ));
+        log::info(
+            Subsys::DESTROY,
+            about.device,
+            format_args!(
+                "comm {:#x} rank {} nranks {} cudaDev {} busId 0 - {what} COMPLETE",
+                comm.number(),
+                about.rank,
+                about.nranks,
+                about.device
+            ),
+        );
     }
 }
 

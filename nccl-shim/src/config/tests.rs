@@ -1,7 +1,11 @@
 use super::*;
 
 /// The structure of a header: its first bytes count, what follows is another variable of the caller.
-fn passed(size: usize, version: u32, change: impl FnOnce(&mut ConfigFields)) -> Result<ConfigFields, Failure> {
+fn passed(
+    size: usize,
+    version: u32,
+    change: impl FnOnce(&mut ConfigFields),
+) -> Result<ConfigFields, Failure> {
     let mut fields = ConfigFields { size, version, ..UNDEFINED };
     change(&mut fields);
     // SAFETY: the structure is as large as any size that the tests pass.
@@ -101,7 +105,8 @@ fn settings_have_an_order() {
     let asked = ConfigFields { blocking: 1, min_ctas: 3, ..UNDEFINED };
     let settings = of(&asked, &[]);
     assert!(settings.blocking && settings.channels.0 == Some(3));
-    let settings = of(&asked, &[("NCCL_COMM_BLOCKING", "0"), ("NCCL_MIN_CTAS", "4"), ("NCCL_MAX_CTAS", "99")]);
+    let settings =
+        of(&asked, &[("NCCL_COMM_BLOCKING", "0"), ("NCCL_MIN_CTAS", "4"), ("NCCL_MAX_CTAS", "99")]);
     assert!(!settings.blocking && settings.channels == (Some(4), None));
     let config = settings.config(4, &Vars::default()).unwrap();
     assert_eq!((config.min_channels, config.channels), (4, 4));

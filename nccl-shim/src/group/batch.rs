@@ -4,7 +4,7 @@ use super::background;
 use crate::comm::Comm;
 use crate::create;
 use crate::failure::{Failure, Outcome, panicked};
-use crate::op::{Op, Turn, check_self_messages};
+use crate::op::{Op, Turn, pair_own_messages};
 use crate::roots::Hosted;
 use crate::streams;
 use crate::types::{CommHandle, UNIQUE_ID_BYTES};
@@ -70,7 +70,11 @@ pub(crate) struct Batch {
 impl std::fmt::Debug for Batch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let jobs = self.makes.len() + self.registers.len();
-        f.debug_struct("Batch").field("joins", &self.joins).field("jobs", &jobs).field("ops", &self.ops).finish()
+        f.debug_struct("Batch")
+            .field("joins", &self.joins)
+            .field("jobs", &jobs)
+            .field("ops", &self.ops)
+            .finish()
     }
 }
 
@@ -107,14 +111,16 @@ impl Batch {
         let mut modes = self.comms().map(|comm| comm.about.settings.blocking);
         let first = modes.next().unwrap_or(true);
         if modes.any(|mode| mode != first) {
-            return Err(Failure::argument("a group must not have both blocking and nonblocking communicators"));
+            return Err(Failure::argument(
+                "a group must not have both blocking and nonblocking communicators",
+            ));
         }
         Ok(first)
     }
 
     /// Runs it, or has it run in the background.
-    pub(crate) fn run(self) -> Outcome {
-        check_self_messages(&self.ops)?;
+    pub(crate) fn run(mut self) -> Outcome {
+        pair_own_messages(&mut self.ops)?;
         if self.is_blocking()? { self.run_now() } else { background::begin(self) }
     }
 
@@ -137,7 +143,9 @@ fn make(joins: Vec<Join>, works: Vec<(Arc<Comm>, Work)>) -> Outcome {
     std::thread::scope(|scope| {
         let works: Vec<_> = works.into_iter().map(|(_, work)| scope.spawn(|| guarded(work))).collect();
         let joined = join_all(joins);
-        let done = works.into_iter().map(|work| work.join().unwrap_or_else(|panic| Err(panicked("a group", &*panic))));
+        let done = works
+            .into_iter()
+            .map(|work| work.join().unwrap_or_else(|panic| Err(panicked("a group", &*panic))));
         // All have ended before the first failure is told.
         let outcomes: Vec<Outcome> = std::iter::once(joined).chain(done).collect();
         outcomes.into_iter().collect()
@@ -161,14 +169,16 @@ fn join(join: Join) -> Outcome {
 fn join_all(joins: Vec<Join>) -> Outcome {
     let begun = joins.into_iter().map(|join| {
         let about = &join.comm.about;
-        let joining = Communicator::init_nonblocking(&join.id, about.rank, about.nranks, about.config.clone());
+        let joining =
+            Communicator::init_nonblocking(&join.id, about.rank, about.nranks, about.config.clone());
         (join, joining)
     });
     let begun: Vec<_> = begun.collect();
     let ended = begun.into_iter().map(|(join, joining)| {
         let joined = joining.and_then(|mut joining| {
             // A join has a deadline of its own.
-            std::iter::repeat_with(|| joining.wait(Duration::from_secs(3600))).find_map(|joined| joined)
+            std::iter::repeat_with(|| joining.wait(Duration::from_secs(3600)))
+                .find_map(|joined| joined)
                 .unwrap_or_else(|| unreachable!("the search has no end but a result"))
         });
         let outcome = complete(&join.comm, joined, &join.bytes, join.out, join.call);

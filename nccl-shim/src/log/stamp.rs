@@ -59,7 +59,8 @@ impl Stamp {
 fn with_fraction(format: &str, nanos: u32) -> String {
     let bytes = format.as_bytes();
     let is_fraction = |at: &usize| {
-        matches!(bytes.get(*at..*at + 3), Some([b'%', b'1'..=b'9', b'f'])) && (*at == 0 || bytes[at - 1] != b'%')
+        matches!(bytes.get(*at..*at + 3), Some([b'%', b'1'..=b'9', b'f']))
+            && (*at == 0 || bytes[at - 1] != b'%')
     };
     let Some(at) = (0..bytes.len()).find(is_fraction) else { return format.to_owned() };
     let digits = usize::from(bytes[at + 1] - b'0');

@@ -5,8 +5,24 @@
 pub(crate) struct Subsys(u32);
 
 const NAMES: [&str; 18] = [
-    "INIT", "COLL", "P2P", "SHM", "NET", "GRAPH", "TUNING", "ENV", "ALLOC", "CALL", "PROXY", "NVLS",
-    "BOOTSTRAP", "REG", "PROFILE", "RAS", "DESTROY", "ALLOC_HOST",
+    "INIT",
+    "COLL",
+    "P2P",
+    "SHM",
+    "NET",
+    "GRAPH",
+    "TUNING",
+    "ENV",
+    "ALLOC",
+    "CALL",
+    "PROXY",
+    "NVLS",
+    "BOOTSTRAP",
+    "REG",
+    "PROFILE",
+    "RAS",
+    "DESTROY",
+    "ALLOC_HOST",
 ];
 
 #[allow(missing_docs, reason = "NCCL's names")]

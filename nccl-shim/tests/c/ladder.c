@@ -159,6 +159,8 @@ int main(void) {
     ROW(ncclSend(NULL, 1, ncclFloat, 1, c, NULL), IA, "sendbuff is NULL");
     ROW(ncclAllReduce(a, b, SIZE_MAX / 2, ncclFloat, ncclSum, c, NULL), IA, NULL);
     ROW(ncclSend(a, 1, ncclFloat, 0, c, NULL), IU, "to the own rank");
+    ROW(ncclAllReduce(a, a + 1, 2, ncclFloat, ncclSum, c, NULL), IA, "overlap");
+    ROW(ncclAllGather(a + 1, a, 2, ncclFloat, c, NULL), IA, "overlap");
 
     /* The others. */
     ROW(ncclCommCount(c, NULL), IA, "NULL");

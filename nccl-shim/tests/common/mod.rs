@@ -76,7 +76,8 @@ pub(crate) fn compile(name: &str, flags: &[&str]) -> Option<PathBuf> {
     let program = scratch().join(format!("{name}{}", flags.concat().replace(['/', ' '], "_")));
     let draft = program.with_extension(format!("draft-{}", std::process::id()));
     let mut cc = Command::new("cc");
-    cc.args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", "-DNCCL_OS_LINUX"]).args(flags);
+    cc.args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", "-DNCCL_OS_LINUX"])
+        .args(flags);
     // NVIDIA's headers have warnings of their own.
     headers.iter().for_each(|dir| {
         cc.arg("-isystem").arg(dir);
@@ -140,7 +141,8 @@ pub(crate) fn run(command: &mut Command, limit: Duration) -> Output {
 pub(crate) fn check(name: &str, args: &[&str], limit: Duration) -> Option<String> {
     let program = compile(name, &[])?;
     let output = run(with_library(&program).args(args), limit);
-    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let text =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{name} {args:?}: {}\n{text}", output.status);
     Some(text)
 }
