@@ -109,7 +109,7 @@ pub(crate) unsafe fn by_id(by: ById<'_>, fields: &ConfigFields, out: Out) -> Out
     if !is_blocking {
         out.write(comm.publish()?);
     }
-    group::submit_job(Job::Join(Join { comm, id: unique, bytes: *id, hosted, out, call }))
+    group::submit_job(Job::Join(Box::new(Join { comm, id: unique, bytes: *id, hosted, out, call })))
 }
 
 /// All ranks of a communicator, which live in this process.

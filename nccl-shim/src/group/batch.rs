@@ -51,7 +51,7 @@ pub(crate) type Work = Box<dyn FnOnce() -> Outcome + Send>;
 /// Something that makes a communicator or a window.
 pub(crate) enum Job {
     /// Joins.
-    Join(Join),
+    Join(Box<Join>),
     /// Makes a communicator from another one.
     Make(Arc<Comm>, Work),
     /// Registers a window.
@@ -89,7 +89,7 @@ impl Batch {
 
     pub(super) fn add(&mut self, job: Job) {
         match job {
-            Job::Join(join) => self.joins.push(join),
+            Job::Join(join) => self.joins.push(*join),
             Job::Make(comm, work) => self.makes.push((comm, work)),
             Job::Register(comm, work) => self.registers.push((comm, work)),
         }
