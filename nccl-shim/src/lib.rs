@@ -30,6 +30,7 @@ mod group;
 mod handle;
 mod log;
 mod memory;
+mod model;
 mod op;
 mod params;
 mod redop;
@@ -39,6 +40,6 @@ mod roots;
 mod simulate;
 pub mod streams;
 mod trace;
-mod tuning;
+
 pub mod types;
 mod window;

@@ -33,5 +33,10 @@ fn tell(name: &str, op: &Op, reduction: c_int, root: c_int) {
         "nccl{name}({send:x},{recv:x},{count},{dtype},{reduction},{root},{number:x},{:x})",
         op.stream.addr()
     ));
-    crate::tuning::tell(op);
+    if about.rank == 0
+        && log::says(Subsys::TUNING)
+        && let Some(line) = crate::model::line(op)
+    {
+        log::info(Subsys::TUNING, about.device, format_args!("{line}"));
+    }
 }
