@@ -90,10 +90,32 @@ static void stuck(int rank, int nranks, ncclUniqueId id) {
     OK(ncclCommAbort(comm));
 }
 
+/* A rank that dies is noticed by who only asks. */
+static void dies(int rank, int nranks, ncclUniqueId id) {
+    ncclComm_t comm;
+    OK(ncclCommInitRank(&comm, nranks, id, rank));
+    if (rank == 1) _exit(0);
+    /* One that leaves as it should is no error. */
+    if (rank == 2) {
+        OK(ncclCommDestroy(comm));
+        return;
+    }
+    double until = seconds() + 5;
+    ncclResult_t state = ncclSuccess;
+    while (state == ncclSuccess && seconds() < until) {
+        OK(ncclCommGetAsyncError(comm, &state));
+        usleep(1000);
+    }
+    TRUE(state == ncclRemoteError);
+    TRUE(strstr(ncclGetLastError(NULL), "rank 1") != NULL);
+    OK(ncclCommAbort(comm));
+}
+
 int main(void) {
     processes(4, works);
     processes(3, aborted);
     processes(2, stuck);
+    processes(3, dies);
     puts("done");
     return 0;
 }

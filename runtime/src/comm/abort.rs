@@ -37,13 +37,18 @@ impl AbortHandle {
     }
 
     /// As [`Communicator::async_error`](super::Communicator::async_error), from any thread, also while this rank waits
-    /// in an operation; `None` once this rank's communicator has gone.
+    /// in an operation; or that a rank has died, before an operation has met it. `None` once this rank's communicator
+    /// has gone.
     pub fn async_error(&self) -> Option<Error> {
-        let word = self.segment.header().aborted();
-        let shared = self.shared.upgrade().filter(|_| word != 0)?;
-        // ORDERING: Relaxed; the number is only told.
-        let started = shared.record().identity.started.load(Ordering::Relaxed);
-        Some(shared.explain(word, started))
+        let shared = self.shared.upgrade()?;
+        match self.segment.header().aborted() {
+            0 => shared.health().died(&shared.segment),
+            word => {
+                // ORDERING: Relaxed; the number is only told.
+                let started = shared.record().identity.started.load(Ordering::Relaxed);
+                Some(shared.explain(word, started))
+            }
+        }
     }
 
     /// Whether the communicator has ended, by this or anything else.
