@@ -117,3 +117,40 @@ fn algorithms() {
         assert!(run(name, value).0, "{name}={value}");
     }
 }
+
+/// nccl4py's bindings, with a stand-in for the CUDA driver that they look for first. What they cannot do without a
+/// driver is their package `nccl.core`, whose devices and streams are those of `cuda.core`.
+#[test]
+fn nccl4py() {
+    let site = common::scratch().join("nccl4py");
+    if !site.join("nccl/bindings").exists() {
+        let draft = site.with_extension(format!("draft-{}", std::process::id()));
+        let mut pip = std::process::Command::new("pip");
+        pip.args(["install", "--quiet", "--no-compile", "--target"]).arg(&draft).arg("nccl4py==0.3.1");
+        let output = common::run(&mut pip, Duration::from_secs(300));
+        let fetched = output.status.success() && std::fs::rename(&draft, &site).is_ok();
+        let _ = std::fs::remove_dir_all(&draft);
+        if !fetched && !site.exists() {
+            eprintln!("SKIPPED: nccl4py 0.3.1 cannot be installed by pip");
+            return;
+        }
+    }
+    let stub = common::scratch().join("cuda-stub");
+    std::fs::create_dir_all(&stub).expect("folder");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/cuda_stub.c");
+    let mut cc = std::process::Command::new("cc");
+    cc.args(["-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o"]).arg(stub.join("libcuda.so.1")).arg(source);
+    assert!(common::run(&mut cc, Duration::from_secs(60)).status.success());
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/python/nccl4py_client.py");
+    let mut python = common::with_library("python3");
+    let paths = format!("{}:{}", common::library().display(), stub.display());
+    python.arg(script).env("PYTHONPATH", &site).env("LD_LIBRARY_PATH", paths);
+    python.env("LD_PRELOAD", common::library().join("libnccl.so.2"));
+    let output = common::run(&mut python, Duration::from_secs(120));
+    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if text.contains("ModuleNotFoundError") || text.contains("No module named 'nccl.bindings") {
+        eprintln!("SKIPPED: nccl4py has no build for this Python");
+        return;
+    }
+    assert!(output.status.success() && text.contains("done"), "{}\n{text}", output.status);
+}
