@@ -139,7 +139,9 @@ fn nccl4py() {
     std::fs::create_dir_all(&stub).expect("folder");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/cuda_stub.c");
     let mut cc = std::process::Command::new("cc");
-    cc.args(["-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o"]).arg(stub.join("libcuda.so.1")).arg(source);
+    cc.args(["-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o"])
+        .arg(stub.join("libcuda.so.1"))
+        .arg(source);
     assert!(common::run(&mut cc, Duration::from_secs(60)).status.success());
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/python/nccl4py_client.py");
     let mut python = common::with_library("python3");
@@ -147,7 +149,8 @@ fn nccl4py() {
     python.arg(script).env("PYTHONPATH", &site).env("LD_LIBRARY_PATH", paths);
     python.env("LD_PRELOAD", common::library().join("libnccl.so.2"));
     let output = common::run(&mut python, Duration::from_secs(120));
-    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let text =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if text.contains("ModuleNotFoundError") || text.contains("No module named 'nccl.bindings") {
         eprintln!("SKIPPED: nccl4py has no build for this Python");
         return;

@@ -42,6 +42,9 @@ pub(crate) fn headers() -> Option<&'static [PathBuf]> {
         let cuda = root.join("nvidia/cu13/include");
         let dirs = vec![root.join("nvidia/nccl/include"), cuda.join("cccl"), cuda];
         let is_there = || dirs[0].join("nccl.h").exists() && dirs[1].join("nv/target").exists();
+        // Test processes that run at the same time fetch once.
+        let lock = std::fs::File::create(scratch().join("headers.lock")).expect("lock");
+        lock.lock().expect("lock");
         if !is_there() && !fetch(&root) && !is_there() {
             return None;
         }
@@ -74,7 +77,9 @@ pub(crate) fn compile(name: &str, flags: &[&str]) -> Option<PathBuf> {
     let headers = headers()?;
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(name).with_extension("c");
     let program = scratch().join(format!("{name}{}", flags.concat().replace(['/', ' '], "_")));
-    let draft = program.with_extension(format!("draft-{}", std::process::id()));
+    // Threads of this test compile at the same time, and so do other processes.
+    let draft =
+        program.with_extension(format!("draft-{}-{:?}", std::process::id(), std::thread::current().id()));
     let mut cc = Command::new("cc");
     cc.args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", "-DNCCL_OS_LINUX"])
         .args(flags);
