@@ -157,3 +157,21 @@ fn nccl4py() {
     }
     assert!(output.status.success() && text.contains("done"), "{}\n{text}", output.status);
 }
+
+/// `import torch` works with the library in front of NVIDIA's, and torch reports its version. PyTorch with CUDA has 3 GB,
+/// so it is not fetched: `RINGCCL_TEST_TORCH` names a folder of `pip install --target`.
+#[test]
+fn torch_loads() {
+    let Some(site) = std::env::var_os("RINGCCL_TEST_TORCH") else {
+        eprintln!("SKIPPED: RINGCCL_TEST_TORCH names no folder with PyTorch");
+        return;
+    };
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/python/torch_client.py");
+    let mut python = common::with_library("python3");
+    python.arg(script).env("PYTHONPATH", site).env("LD_PRELOAD", common::library().join("libnccl.so.2"));
+    python.env("LD_BIND_NOW", "1");
+    let output = common::run(&mut python, Duration::from_secs(110));
+    let text =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && text.contains("done with torch"), "{}\n{text}", output.status);
+}
