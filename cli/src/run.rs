@@ -54,7 +54,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     job.prefix = !args.no_prefix;
     job.grace = args.grace;
     if args.nccl {
-        job.env.extend(crate::env::variables(None)?);
+        job.env.extend(crate::preload::variables(None)?);
     }
     if let Some(bind) = args.bind.or_else(|| args.pin.then(|| "even".to_owned())) {
         job.env.push(("RINGCCL_BIND".into(), bind.into()));

@@ -88,8 +88,8 @@ pub(crate) unsafe fn read(config: *const ConfigFields) -> Result<ConfigFields, F
     }
     let size = fields.size.min(size_of::<ConfigFields>());
     if size > HEAD {
-        // SAFETY: the structure is readable for its own size, of which what fits is copied; its pointers are not followed
-        // here, and any bytes are integers and pointers.
+        // SAFETY: the structure is readable for its own size, of which what fits is copied; its pointers are not
+        // followed here, and any bytes are integers and pointers.
         unsafe { std::ptr::copy_nonoverlapping(config.cast::<u8>(), into, size) };
     }
     let version = fields.version;

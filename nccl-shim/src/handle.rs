@@ -1,4 +1,5 @@
-//! Tables of handles: what a caller holds is a number, never an address, so that a wrong one is answered and not followed.
+//! Tables of handles: what a caller holds is a number, never an address, so that a wrong one is answered and not
+//! followed.
 //!
 //! ```text
 //!  63      48 47           20 19        0

@@ -12,8 +12,8 @@
 //!  streams     where streams of a CUDA runtime of this project will come in
 //! ```
 //!
-//! `cargo build -p nccl-shim` makes `libnccl.so` with the soname `libnccl.so.2`; `cargo xtask nccl` puts it where it has
-//! that name. `docs/nccl.md` says of each function what it does here.
+//! `cargo build -p nccl-shim` makes `libnccl.so` with the soname `libnccl.so.2`; `cargo xtask nccl` puts it where it
+//! has that name. `docs/nccl.md` says of each function what it does here.
 
 #![allow(clippy::result_large_err, reason = "a failure is a pointer")]
 

@@ -1,5 +1,5 @@
-//! `ncclCommRegister`: a promise of the caller to use memory often. Memory that is shared is used without copies through
-//! windows, which all ranks register together; what one rank registers alone is only remembered.
+//! `ncclCommRegister`: a promise of the caller to use memory often. Memory that is shared is used without copies
+//! through windows, which all ranks register together; what one rank registers alone is only remembered.
 
 use crate::failure::Failure;
 use std::ffi::c_void;

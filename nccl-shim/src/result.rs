@@ -1,4 +1,5 @@
-//! NCCL's result codes: their texts, and which of them an error of the library becomes. Nowhere else is an error mapped.
+//! NCCL's result codes: their texts, and which of them an error of the library becomes. Nowhere else is an error
+//! mapped.
 
 use ringccl::{Error, ErrorClass};
 use std::ffi::{CStr, c_int};

@@ -1,8 +1,8 @@
 //! Where streams of a CUDA runtime of this project will come in.
 //!
-//! A stream handle that nobody here has made cannot be waited for by the caller, so the result is in the buffer when the
-//! call returns. A CUDA runtime that is made of this project's own streams says which handle is which stream; operations
-//! on it are then queued there, behind what is queued already.
+//! A stream handle that nobody here has made cannot be waited for by the caller, so the result is in the buffer when
+//! the call returns. A CUDA runtime that is made of this project's own streams says which handle is which stream;
+//! operations on it are then queued there, behind what is queued already.
 
 use crate::types::StreamHandle;
 use ringccl::Stream;

@@ -1,7 +1,7 @@
 //! Windows: memory of every rank that all ranks of a communicator have registered.
 //!
-//! Registering is collective, taking back is not: a window that one rank takes back is dead for that rank, and goes when
-//! all have taken it back, at the next registration on the communicator, or with that.
+//! Registering is collective, taking back is not: a window that one rank takes back is dead for that rank, and goes
+//! when all have taken it back, at the next registration on the communicator, or with that.
 
 use crate::comm::{Comm, lock};
 use crate::failure::{Failure, Outcome};
@@ -107,8 +107,8 @@ fn sweep(communicator: &mut Communicator, windows: &mut Windows) -> Outcome {
     Ok(())
 }
 
-/// Registers `bytes` bytes at `buffer`, as every rank does now: the handle, or null where the memory of a rank cannot be
-/// shared.
+/// Registers `bytes` bytes at `buffer`, as every rank does now: the handle, or null where the memory of a rank cannot
+/// be shared.
 pub(crate) fn register(comm: &Arc<Comm>, buffer: *const u8, bytes: usize) -> Result<WindowHandle, Failure> {
     let own = memory::find(buffer, bytes);
     // Ranks without such memory take part as well: the others wait for them.

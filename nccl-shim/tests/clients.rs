@@ -158,8 +158,8 @@ fn nccl4py() {
     assert!(output.status.success() && text.contains("done"), "{}\n{text}", output.status);
 }
 
-/// `import torch` works with the library in front of NVIDIA's, and torch reports its version. PyTorch with CUDA has 3 GB,
-/// so it is not fetched: `RINGCCL_TEST_TORCH` names a folder of `pip install --target`.
+/// `import torch` works with the library in front of NVIDIA's, and torch reports its version. PyTorch with CUDA has 3
+/// GB, so it is not fetched: `RINGCCL_TEST_TORCH` names a folder of `pip install --target`.
 #[test]
 fn torch_loads() {
     let Some(site) = std::env::var_os("RINGCCL_TEST_TORCH") else {

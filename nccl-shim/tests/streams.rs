@@ -24,7 +24,8 @@ impl Streams for Runtime {
     }
 }
 
-/// What is queued on a stream that we know waits for what is before it there, and is done when the stream has got there.
+/// What is queued on a stream that we know waits for what is before it there, and is done when the stream has got
+/// there.
 #[test]
 fn known_streams_are_queued_on() {
     let stream = Arc::new(Stream::new());

@@ -39,7 +39,7 @@ export! {
         group::call(|| {
             create::out(newcomm, CALL)?;
             if n_id <= 0 || n_id > nranks {
-                return Err(Failure::argument(format!("{CALL} : {n_id} ids for {nranks} ranks; it takes 1 to {nranks}")));
+                return Err(Failure::argument(format!("{CALL} : {n_id} ids for {nranks} ranks; 1 to {nranks}")));
             }
             if ids.is_null() {
                 return Err(Failure::argument(format!("{CALL} : commIds argument is NULL")));

@@ -108,7 +108,8 @@ export! {
         let size = blocks.saturating_mul(1 + 2 * slots).saturating_mul(16);
         // SAFETY: the caller's contract; `require` checks for null.
         unsafe {
-            require(req, handle.cast(), DevResourceRequirements { buffer_size: size, buffer_align: 16, ..NOTHING }, CALL)?;
+            let wanted = DevResourceRequirements { buffer_size: size, buffer_align: 16, ..NOTHING };
+            require(req, handle.cast(), wanted, CALL)?;
             (*handle)[1] = n_slots as u32;
         }
         Ok(())
@@ -123,7 +124,8 @@ export! {
         let size = (3 * barriers).saturating_add(barriers.saturating_mul(ranks)).saturating_mul(4);
         // SAFETY: as above.
         unsafe {
-            require(req, handle.cast(), DevResourceRequirements { buffer_size: size, buffer_align: 4, ..NOTHING }, CALL)?;
+            let wanted = DevResourceRequirements { buffer_size: size, buffer_align: 4, ..NOTHING };
+            require(req, handle.cast(), wanted, CALL)?;
             (*handle)[1] = n as u32;
         }
         Ok(())

@@ -59,7 +59,8 @@ export! {
         lock(&comm.registered).remove(handle)
     }
 
-    /// Makes a window of every rank's memory. Memory that others cannot be given access to makes none, which is no error.
+    /// Makes a window of every rank's memory. Memory that others cannot be given access to makes none, which is no
+    /// error.
     ncclCommWindowRegister = pncclCommWindowRegister(
         comm: CommHandle, buffer: *mut c_void, size: usize, win: *mut WindowHandle, _flags: c_int,
     ) {

@@ -121,7 +121,8 @@ export! {
         };
         let room = usize::try_from(max_len).unwrap_or(0);
         if out.is_null() || len.is_null() || room < bytes.len() {
-            return Err(Failure::argument(format!("{CALL} : {} has {} bytes, there is room for {room}", param.name, bytes.len())));
+            let (name, size) = (param.name, bytes.len());
+            return Err(Failure::argument(format!("{CALL} : {name} has {size} bytes, there is room for {room}")));
         }
         // SAFETY: neither is null, and `out` has room; the caller's contract.
         unsafe {

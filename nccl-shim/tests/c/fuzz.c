@@ -95,24 +95,35 @@ static void one_call(void) {
     ncclComm_t out = NULL, comm = some_comm();
     ncclWaitSignalDesc_t wait = {(int)below(3), some_rank(), (int)(below(10) == 0), 0};
     switch (below(32)) {
-    case 0: ncclAllReduce(some_memory(), some_memory(), some_count(), some_type(), some_op(), comm, some_stream()); break;
-    case 1: ncclReduce(some_memory(), some_memory(), some_count(), some_type(), some_op(), some_rank(), comm, some_stream()); break;
-    case 2: ncclBroadcast(some_memory(), some_memory(), some_count(), some_type(), some_rank(), comm, some_stream()); break;
+    case 0:
+        ncclAllReduce(some_memory(), some_memory(), some_count(), some_type(), some_op(), comm, some_stream()); break;
+    case 1:
+        ncclReduce(some_memory(), some_memory(), some_count(), some_type(), some_op(), some_rank(), comm,
+            some_stream()); break;
+    case 2:
+        ncclBroadcast(some_memory(), some_memory(), some_count(), some_type(), some_rank(), comm, some_stream()); break;
     case 3: ncclBcast(some_memory(), some_count(), some_type(), some_rank(), comm, some_stream()); break;
     case 4: ncclAllGather(some_memory(), some_memory(), some_count(), some_type(), comm, some_stream()); break;
-    case 5: ncclReduceScatter(some_memory(), some_memory(), some_count(), some_type(), some_op(), comm, some_stream()); break;
+    case 5:
+        ncclReduceScatter(some_memory(), some_memory(), some_count(), some_type(), some_op(), comm,
+            some_stream()); break;
     case 6: ncclAlltoAll(some_memory(), some_memory(), some_count(), some_type(), comm, some_stream()); break;
-    case 7: ncclGather(some_memory(), some_memory(), some_count(), some_type(), some_rank(), comm, some_stream()); break;
-    case 8: ncclScatter(some_memory(), some_memory(), some_count(), some_type(), some_rank(), comm, some_stream()); break;
+    case 7:
+        ncclGather(some_memory(), some_memory(), some_count(), some_type(), some_rank(), comm, some_stream()); break;
+    case 8:
+        ncclScatter(some_memory(), some_memory(), some_count(), some_type(), some_rank(), comm, some_stream()); break;
     case 9: ncclSend(some_memory(), some_count(), some_type(), some_rank(), comm, some_stream()); break;
     case 10: ncclRecv(some_memory(), some_count(), some_type(), some_rank(), comm, some_stream()); break;
-    case 11: ncclPutSignal(some_memory(), some_count(), some_type(), some_rank(), windows[below(4)], below(8000), 0, 0, 0, comm, NULL); break;
+    case 11:
+        ncclPutSignal(some_memory(), some_count(), some_type(), some_rank(), windows[below(4)], below(8000), 0,
+            0, 0, comm, NULL); break;
     case 12: ncclSignal(some_rank(), 0, 0, 0, comm, NULL); break;
     case 13: ncclWaitSignal((int)below(2), &wait, comm, NULL); break;
     case 14: ncclCommGetAsyncError(comm, &result); break;
     case 15: ncclCommCount(comm, &value); break;
     case 16: ncclCommMemStats(comm, (ncclCommMemStat_t)below(6), &bytes); break;
-    case 17: ncclRedOpCreatePreMulSum(&ops[below(4)], memory, some_type(), (ncclScalarResidence_t)below(3), comm); break;
+    case 17:
+        ncclRedOpCreatePreMulSum(&ops[below(4)], memory, some_type(), (ncclScalarResidence_t)below(3), comm); break;
     case 18: ncclRedOpDestroy(some_op(), comm); break;
     case 19: ncclCommRegister(comm, some_memory(), some_count(), &pointer); break;
     case 20: ncclCommWindowDeregister(comm, windows[below(4)]); break;
@@ -123,7 +134,8 @@ static void one_call(void) {
     case 25: ncclCommSuspend(comm, (int)below(2)); break;
     case 26: ncclCommResume(comm); break;
     case 27: if (below(4) == 0) ncclCommSplit(comm, (int)below(3) - 1, some_rank(), &out, NULL); break;
-    case 28: if (below(4) == 0) { int gone = some_rank(); ncclCommShrink(comm, &gone, 1, &out, NULL, (int)below(2)); } break;
+    case 28:
+        if (below(4) == 0) { int gone = some_rank(); ncclCommShrink(comm, &gone, 1, &out, NULL, (int)below(2)); } break;
     case 29: ncclCommUserRank(comm, &value); break;
     case 30: if (below(4) == 0) ncclCommWindowRegister(comm, shared[below(4)], 4096, &windows[below(4)], 0); break;
     case 31: ncclGetLastError(comm); break;

@@ -84,8 +84,8 @@ impl Window {
         self.mapped.lens[rank]
     }
 
-    /// Where `bytes` bytes at `offset` of the memory of `rank` are mapped in this process; `None` where there are not as
-    /// many, and for other ranks' if not all could be mapped. Valid as long as the window is registered.
+    /// Where `bytes` bytes at `offset` of the memory of `rank` are mapped in this process; `None` where there are not
+    /// as many, and for other ranks' if not all could be mapped. Valid as long as the window is registered.
     ///
     /// Who reads or writes there keeps to what [`Communicator::put`] asks of its callers.
     pub fn address_of(&self, rank: usize, offset: usize, bytes: usize) -> Option<*mut u8> {
