@@ -5,6 +5,7 @@ mod doctor;
 mod launch;
 mod perf;
 mod predict;
+mod preload;
 mod print;
 mod run;
 mod topo;
@@ -29,6 +30,8 @@ struct Cli {
 enum Command {
     /// Start N copies of a command as the ranks of a job, and end them together
     Run(run::Args),
+    /// Run a command with RingCCL's libnccl.so.2 in place of NVIDIA's
+    Env(preload::Args),
     /// Time and check a collective over a range of sizes
     Perf(perf::Args),
     /// Tell what NCCL would choose for an operation on a cluster, and why
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::main(args),
         _ if let Err(bad) = level => Err(bad.into()),
         Command::Run(args) => run::main(args),
+        Command::Env(args) => preload::main(args),
         Command::Perf(args) => perf::main(args),
         Command::Predict(args) => predict::main(args),
         Command::Topo(args) => topo::main(args),

@@ -34,6 +34,9 @@ pub(crate) struct Args {
     /// The same as `--bind even`
     #[arg(long, conflicts_with = "bind")]
     pin: bool,
+    /// Have the ranks find RingCCL's libnccl.so.2 in place of NVIDIA's, as `ringccl env` does
+    #[arg(long)]
+    nccl: bool,
     /// Show output lines without the rank in front
     #[arg(long)]
     no_prefix: bool,
@@ -50,6 +53,9 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     let mut job = Job::new(args.command, place(ranks, cluster.as_ref()));
     job.prefix = !args.no_prefix;
     job.grace = args.grace;
+    if args.nccl {
+        job.env.extend(crate::preload::variables(None)?);
+    }
     if let Some(bind) = args.bind.or_else(|| args.pin.then(|| "even".to_owned())) {
         job.env.push(("RINGCCL_BIND".into(), bind.into()));
     }

@@ -7,6 +7,7 @@ mod fuzz;
 mod kill;
 mod litmus;
 mod loom;
+mod nccl;
 mod plant;
 mod run;
 mod settings;
@@ -40,6 +41,8 @@ enum Command {
     Loom(loom::Options),
     /// Hostile bytes for sockets, files and shared memory, guided by coverage
     Fuzz(fuzz::Options),
+    /// The finished libnccl.so.2, under its name
+    Nccl(nccl::Options),
     /// Communicators in one thread under a seeded scheduler, with faults
     Sim(sim::Options),
     /// Hardware checks of what model checking does not see
@@ -73,6 +76,7 @@ fn execute(command: &Command) -> anyhow::Result<()> {
         Command::Settings(options) => settings::run(options),
         Command::Loom(options) => loom::run(options),
         Command::Fuzz(options) => fuzz::run(options),
+        Command::Nccl(options) => nccl::run(options),
         Command::Sim(options) => sim::run(options),
         Command::Litmus(options) => litmus::run(options),
         Command::Kill(options) => kill::run(options),

@@ -374,6 +374,14 @@ impl Health {
         }
     }
 
+    /// The error for a peer whose process has ended without leaving; the communicator goes on, as what it has sent may
+    /// still be received.
+    pub(super) fn died(&mut self, segment: &Segment) -> Option<Error> {
+        let has_left = |rank: u32| segment.member_record(rank).identity.state() == MemberState::Left;
+        let dead = self.peers.gone().into_iter().find(|rank| !has_left(*rank))?;
+        Some(Error::PeerGone { dead, how: self.describe(dead, "it died"), rank: self.rank, seqno: 0 })
+    }
+
     /// Holds back an error that another rank has caused, once, until that rank's process has had the time to say what
     /// is wrong and end: a launcher takes the first to end for the cause.
     #[cold]

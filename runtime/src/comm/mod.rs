@@ -65,6 +65,7 @@ use shmring::doorbell::Awaits;
 use shmring::sync::Ordering;
 use shmring::turns::{Issuer, Turns};
 use shmring::wait::{WaitPolicy, WaitStats, Waiter, usable_cores};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -102,6 +103,20 @@ impl Root {
     /// [`Error::Rendezvous`] when no port can be had.
     pub fn new() -> Result<Self, Error> {
         Ok(Self { server: Server::bind(([127, 0, 0, 1], 0).into(), Secret::random()?)? })
+    }
+
+    /// Starts a rendezvous at an address that all ranks have been told, and for which they make the id themselves by
+    /// [`Root::id_at`]. Whoever reaches the port may join, as with `MASTER_PORT`.
+    ///
+    /// # Errors
+    /// [`Error::Rendezvous`] when the address cannot be had.
+    pub fn at(addr: SocketAddr) -> Result<Self, Error> {
+        Ok(Self { server: Server::bind(addr, Secret::from_bytes([0; Secret::BYTES]))? })
+    }
+
+    /// The id of the rendezvous that somebody starts at `addr` by [`Root::at`].
+    pub fn id_at(addr: SocketAddr) -> UniqueId {
+        UniqueId::new(addr, Secret::from_bytes([0; Secret::BYTES]))
     }
 
     /// The id to hand to the other ranks: 128 bytes by [`UniqueId::to_bytes`].
@@ -439,7 +454,7 @@ impl Communicator {
 
     /// A handle by which any thread can end this communicator on every rank, also while this one waits in it.
     pub fn abort_handle(&self) -> AbortHandle {
-        AbortHandle::new(self.shared.segment.view())
+        AbortHandle::new(&self.shared)
     }
 
     /// Why this communicator has ended, if it has: without waiting for the next operation to say so.

@@ -84,6 +84,14 @@ impl Window {
         self.mapped.lens[rank]
     }
 
+    /// Where `bytes` bytes at `offset` of the memory of `rank` are mapped in this process; `None` where there are not
+    /// as many, and for other ranks' if not all could be mapped. Valid as long as the window is registered.
+    ///
+    /// Who reads or writes there keeps to what [`Communicator::put`] asks of its callers.
+    pub fn address_of(&self, rank: usize, offset: usize, bytes: usize) -> Option<*mut u8> {
+        self.mapped.address(u32::try_from(rank).ok()?, u64::try_from(offset).ok()?, bytes)
+    }
+
     /// Whether every rank could map every other rank's memory. If not, a warning has said why, collectives copy as they
     /// do on private memory, and [`Communicator::put`] is refused.
     pub fn is_mapped(&self) -> bool {
