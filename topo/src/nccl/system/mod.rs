@@ -10,12 +10,12 @@
 //! A [`Node`] is what a person describes; a machine is what one release of NCCL makes of it.
 
 mod import;
-pub(super) mod machine;
+pub(crate) mod machine;
 mod node;
 pub(super) mod paths;
 mod rates;
 mod read;
-pub(super) mod routes;
+pub(crate) mod routes;
 mod write;
 
 #[cfg(test)]

@@ -24,6 +24,8 @@ pub struct Node {
     pub cpus: Vec<Cpu>,
     /// NVLinks, each direction of a pair of GPUs by itself.
     pub nvlinks: Vec<NvLink>,
+    /// Whether GPUs read each other's memory over PCIe; GeForce cards do not, NVLink always does.
+    pub peer_access: bool,
 }
 
 /// One NUMA node of CPUs.
@@ -193,6 +195,45 @@ impl Node {
             }
         });
         ports
+    }
+
+    /// The same node with those GPUs alone whose numbers are in `numbers`; they are numbered anew, in order.
+    pub fn with_gpus(&self, numbers: &[u32]) -> Self {
+        fn keep(slots: &[Slot], numbers: &[u32], next: &mut u32) -> Vec<Slot> {
+            let mut kept = Vec::new();
+            for slot in slots {
+                let device = match &slot.device {
+                    Device::Switch(below) => Device::Switch(keep(below, numbers, next)),
+                    Device::Gpu(_) => {
+                        *next += 1;
+                        if !numbers.contains(&(*next - 1)) {
+                            continue;
+                        }
+                        slot.device.clone()
+                    }
+                    Device::Card(_) => slot.device.clone(),
+                };
+                kept.push(Slot { bandwidth: slot.bandwidth, device });
+            }
+            kept
+        }
+        let mut next = 0;
+        let cpus =
+            self.cpus.iter().map(|cpu| Cpu { kind: cpu.kind, slots: keep(&cpu.slots, numbers, &mut next) });
+        let cpus = cpus.collect();
+        let mut sorted: Vec<u32> = numbers.iter().copied().filter(|&number| number < next).collect();
+        sorted.sort_unstable();
+        sorted.dedup();
+        let place = |gpu: u32| sorted.binary_search(&gpu).ok().map(|place| place as u32);
+        let nvlinks = self.nvlinks.iter().filter_map(|link| {
+            let peer = match link.peer {
+                NvPeer::Gpu(peer) => NvPeer::Gpu(place(peer)?),
+                NvPeer::Switch => NvPeer::Switch,
+            };
+            Some(NvLink { gpu: place(link.gpu)?, peer, links: link.links })
+        });
+        let nvlinks = nvlinks.collect();
+        Self { cpus, nvlinks, peer_access: self.peer_access }
     }
 
     /// The bandwidth in 10^9 bytes per second of a PCIe link of generation 1 to 6 with `lanes` lanes, if it exists.

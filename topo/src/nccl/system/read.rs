@@ -8,6 +8,7 @@
 //!     -
 //!       - {switch: true, pcie_gen: 4, gpus: 2, nics: [[200000, 0, 1]]}  # Mbit/s, latency in us, GPU-direct RDMA
 //!   nvswitch: 12              # NVLinks of each GPU to the switch; or `nvlink`, a matrix of links between GPUs
+//!   p2p: true                 # false: GPUs reach each other by NVLink or through memory of the host, as GeForce cards
 //! ```
 //!
 //! An entry may also have `lanes` (16), or `bandwidth` in GB/s instead of `pcie_gen`; `sm` and `gdr` of its GPUs;
@@ -23,7 +24,7 @@ use crate::lines::join;
 use crate::near::near;
 use crate::{ConfigError, Problem};
 
-const NODE_KEYS: &[&str] = &["cpu", "sm", "numa", "nvlink", "nvswitch"];
+const NODE_KEYS: &[&str] = &["cpu", "sm", "numa", "nvlink", "nvswitch", "p2p"];
 const SLOT_KEYS: &[&str] =
     &["switch", "pcie_gen", "lanes", "bandwidth", "sm", "gpus", "gdr", "nics", "card", "slots"];
 /// Names of CPUs; `intel_MODEL` stands for any other Intel.
@@ -141,7 +142,8 @@ fn read_node(reader: &mut Reader<'_>, value: &Tree, field: &str) -> Option<Node>
         .unwrap_or(None);
     let kind = cpu?;
     let cpus = slots?.into_iter().map(|slots| Cpu { kind, slots }).collect();
-    let mut node = Node { cpus, nvlinks: Vec::new() };
+    let peer_access = read_switch(reader, &table, "p2p", true)?;
+    let mut node = Node { cpus, nvlinks: Vec::new(), peer_access };
     node.nvlinks = read_nvlinks(reader, &table, node.gpus().len())?;
     sm?;
     match node.check() {

@@ -56,6 +56,13 @@ impl Routes {
         }
     }
 
+    /// Whether GPU number `a` reads the memory of GPU number `b`; otherwise they meet in memory of the host.
+    pub(crate) fn are_peers(&self, a: usize, b: usize, env: &Env) -> bool {
+        let gpus = &self.machine.gpus;
+        let kind = self.paths.get(gpus[a], gpus[b]).kind;
+        kind.within(self.peer_level(env), self.machine.release)
+    }
+
     /// The worst path over which GPUs read each other's memory.
     fn peer_level(&self, env: &Env) -> PathType {
         let cpu = self.machine.cpus.iter().find_map(|&cpu| match self.machine.devices[cpu] {
@@ -63,6 +70,9 @@ impl Routes {
             _ => None,
         });
         let few = self.machine.gpus.len() <= 2;
+        if !self.machine.peer_access {
+            return env.p2p_level.filter(|&level| level == PathType::Loc).unwrap_or(PathType::Nvb);
+        }
         env.p2p_level.unwrap_or(match cpu {
             Some(CpuKind::Amd) if few || !self.machine.release.since(23, 0) => PathType::Sys,
             Some(CpuKind::Power) if !self.machine.release.since(23, 0) => PathType::Sys,
