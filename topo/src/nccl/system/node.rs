@@ -1,6 +1,7 @@
 //! A node as a person describes it, and what must hold for it to be one.
 
 use super::rates;
+use crate::nccl::CAPABILITIES;
 
 /// Most GPUs of a node; NCCL itself has room for more, but no node has them.
 pub(crate) const GPUS_MAX: usize = 32;
@@ -170,7 +171,7 @@ pub enum NodeError {
     #[error("a port has a latency of {0} us; write 0 to 1000000")]
     Latency(f32),
     /// A compute capability that no GPU has.
-    #[error("compute capability {0} is not modelled; write 60 to 130, such as 90 for an H100")]
+    #[error("compute capability {0} is not modelled; write 35 to 139, such as 90 for an H100")]
     Sm(u32),
 }
 
@@ -236,6 +237,24 @@ impl Node {
         Self { cpus, nvlinks, peer_access: self.peer_access }
     }
 
+    /// The same node whose network ports all run at `mbps` 10^6 bits per second.
+    pub fn with_port_speed(&self, mbps: u32) -> Self {
+        fn walk(slots: &mut [Slot], mbps: u32) {
+            for slot in slots {
+                match &mut slot.device {
+                    Device::Switch(below) => walk(below, mbps),
+                    Device::Card(ports) => ports.iter_mut().for_each(|port| port.mbps = mbps),
+                    Device::Gpu(_) => {}
+                }
+            }
+        }
+        let mut node = self.clone();
+        for cpu in &mut node.cpus {
+            walk(&mut cpu.slots, mbps);
+        }
+        node
+    }
+
     /// The bandwidth in 10^9 bytes per second of a PCIe link of generation 1 to 6 with `lanes` lanes, if it exists.
     pub fn pcie(generation: u64, lanes: u64) -> Option<f32> {
         rates::pcie(generation, lanes)
@@ -278,7 +297,7 @@ impl Node {
         }
         limit("GPUs", gpus.len(), GPUS_MAX)?;
         limit("network ports", ports.len(), PORTS_MAX)?;
-        if let Some(gpu) = gpus.iter().find(|gpu| !(60..=130).contains(&gpu.sm)) {
+        if let Some(gpu) = gpus.iter().find(|gpu| !CAPABILITIES.contains(&gpu.sm)) {
             return Err(NodeError::Sm(gpu.sm));
         }
         if let Some(port) = ports.iter().find(|port| !(0.0..=1e6).contains(&port.latency_us)) {

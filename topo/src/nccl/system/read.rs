@@ -21,6 +21,7 @@ use crate::config::reader::{self, Range, Reader, Table, show};
 use crate::config::tree::Tree;
 use crate::config::{FILE_BYTES_MAX, bytes_of, syntax};
 use crate::lines::join;
+use crate::nccl::CAPABILITIES;
 use crate::near::near;
 use crate::{ConfigError, Problem};
 
@@ -54,8 +55,7 @@ const LIST_MAX: usize = 64;
 /// Largest model number of a CPU.
 const MODEL_MAX: u32 = 4095;
 
-const SM: Range =
-    Range::new(|sm| (60.0..=130.0).contains(&sm) && sm.fract() == 0.0, "a compute capability such as 90");
+const SM: Range = Range::new(is_capability, "a compute capability, 35 to 139, such as 90, without the dot");
 const GENERATION: Range = Range::new(
     |generation| (1.0..=6.0).contains(&generation) && generation.fract() == 0.0,
     "a PCIe generation, 1 to 6",
@@ -70,6 +70,11 @@ const GPUS: Range = Range::new(
 );
 const LINKS: Range =
     Range::new(|links| (1.0..=64.0).contains(&links) && links.fract() == 0.0, "a number of NVLinks, 1 to 64");
+
+/// Whether a number of a file is a compute capability.
+pub(crate) fn is_capability(number: f64) -> bool {
+    number.fract() == 0.0 && CAPABILITIES.contains(&(number as u32))
+}
 
 /// Reads the nodes of the file at `path`, in the order of the file.
 ///

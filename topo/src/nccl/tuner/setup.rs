@@ -7,6 +7,7 @@ use super::constants::{Constants, HopClass};
 use super::environment::Environment;
 use super::error::TunerError;
 use super::names::Algorithm;
+use crate::nccl::CAPABILITIES;
 use crate::nccl::graph::{Graph, Graphs, PathType};
 use crate::nccl::release::Release;
 use crate::nccl::search::Search;
@@ -134,9 +135,10 @@ impl Setup {
             return refuse(format!("{nodes} nodes for {ranks} ranks; each node has at least one rank"));
         }
         let (low, high) = (self.compute_capability, self.compute_capability_max);
-        if !(35..=999).contains(&low) || !(low..=999).contains(&high) {
+        let (least, most) = (*CAPABILITIES.start(), *CAPABILITIES.end());
+        if !CAPABILITIES.contains(&low) || !(low..=most).contains(&high) {
             return refuse(format!(
-                "compute capability {low} to {high}; write 70 for 7.0 up to 999, the smaller first"
+                "compute capability {low} to {high}; write {least} to {most}, such as 70 for 7.0, the smaller first"
             ));
         }
         let latency = self.plugin_latency_us;
