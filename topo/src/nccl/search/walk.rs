@@ -4,6 +4,7 @@
 //! began, and goes on with the next channel; it takes back what it booked wherever it cannot go on. Every GPU that
 //! it looks at costs a step of a budget, so what it finds in large nodes depends on the order in which it looks.
 
+use super::book;
 use super::habits::Habits;
 use super::next::{self, Score};
 use crate::nccl::graph::{PathType, Pattern};
@@ -92,8 +93,10 @@ pub(super) struct Walk<'a> {
     pub(super) ways: Vec<Way>,
     /// GPUs that the channel under way has visited, by channel.
     visited: Vec<u64>,
-    /// Bandwidth left on each link, and of each port.
+    /// Bandwidth left on each link; counted in thousandths where that is exact, which is faster.
     pub(super) left: Vec<f32>,
+    pub(super) thousandths: Option<Vec<i32>>,
+    /// Bandwidth left of each port.
     ports_left: Vec<f32>,
     /// Ports by which channels may enter, and by which they may leave from each GPU, the preferred ones first.
     entries: Vec<usize>,
@@ -121,6 +124,7 @@ impl<'a> Walk<'a> {
             ways: vec![Way { gpus: vec![0; gpus], ports: [0; 2] }; room],
             visited: vec![0; room],
             left: routes.machine.links.iter().map(|link| link.bandwidth).collect(),
+            thousandths: book::thousandths(routes, [goal.bw_intra, goal.bw_inter]),
             ports_left: routes.port_bandwidths(),
             entries: next::ports(routes, goal.type_inter, None),
             exits: (0..gpus).map(|gpu| next::ports(routes, goal.type_inter, Some(gpu))).collect(),
@@ -130,6 +134,11 @@ impl<'a> Walk<'a> {
             scores: [Vec::with_capacity(gpus), Vec::with_capacity(gpus)],
             goal,
         }
+    }
+
+    /// What is left of a link, in GB/s.
+    pub(super) fn left_of(&self, link: usize) -> f32 {
+        self.thousandths.as_ref().map_or(self.left[link], |left| left[link] as f32 / 1000.0)
     }
 
     /// Looks for the channel after those that are finished.

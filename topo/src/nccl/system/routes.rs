@@ -1,7 +1,7 @@
 //! Detours: where GPUs or cards may not reach each other, and where a neighbour is a better way to the network.
 
 use super::machine::{DeviceId, Kind, Machine};
-use super::paths::{Path, Paths, worse};
+use super::paths::{Answer, Path, Paths, worse};
 use super::{CpuKind, rates};
 use crate::nccl::graph::PathType;
 use crate::nccl::search::Env;
@@ -18,13 +18,23 @@ pub(crate) struct Routes {
     near: Vec<Option<usize>>,
     /// Types that paths inside of the node have, and paths to ports.
     used: (Vec<PathType>, Vec<PathType>),
+    /// Whether any leg costs more than what goes over it, and whether any is answered.
+    pub(crate) costs_more: bool,
+    pub(crate) answers: bool,
 }
 
 impl Routes {
     /// Paths, and the detours that the environment asks for.
     pub(crate) fn of(machine: Machine, env: &Env) -> Self {
         let paths = Paths::of(&machine, !env.nvb_disable);
-        let mut routes = Self { machine, paths, near: Vec::new(), used: (Vec::new(), Vec::new()) };
+        let mut routes = Self {
+            machine,
+            paths,
+            near: Vec::new(),
+            used: (Vec::new(), Vec::new()),
+            costs_more: false,
+            answers: false,
+        };
         for at in 0..routes.machine.gpus.len() {
             routes.avoid_peer_access(at, env);
         }
@@ -34,6 +44,8 @@ impl Routes {
             }
         }
         routes.paths.weigh(&routes.machine);
+        routes.costs_more = routes.paths.legs().any(|leg| leg.costs_more);
+        routes.answers = routes.paths.legs().any(|leg| leg.answer != Answer::None);
         routes.used = routes.used_types();
         routes.near = (0..routes.machine.ports.len()).map(|port| routes.user_of(port)).collect();
         routes
