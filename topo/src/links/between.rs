@@ -48,12 +48,10 @@ pub(super) fn parent(tree: usize, at: u32, nodes: u32) -> Option<u32> {
 /// The roles that there are, each with how many nodes have it.
 pub(super) fn roles(nodes: u32) -> Vec<(Role, u32)> {
     let mut places = vec![[Place::default(); 2]; nodes as usize];
-    for tree in 0..2 {
-        for at in 0..nodes {
-            if let Some(up) = parent(tree, at, nodes) {
-                places[at as usize][tree].has_parent = true;
-                places[up as usize][tree].children += 1;
-            }
+    for (tree, at) in [0, 1].into_iter().flat_map(|tree| (0..nodes).map(move |at| (tree, at))) {
+        if let Some(up) = parent(tree, at, nodes) {
+            places[at as usize][tree].has_parent = true;
+            places[up as usize][tree].children += 1;
         }
     }
     let mut all: Vec<Role> = places
@@ -84,9 +82,8 @@ impl Crossings {
             return Self { leaves, ..Self::default() };
         }
         let mut crossing = vec![[0u32; 2]; leaves as usize];
-        for tree in 0..2 {
-            for at in 0..nodes {
-                let Some(up) = parent(tree, at, nodes).filter(|&up| leaf(up) != leaf(at)) else { continue };
+        for (tree, at) in [0, 1].into_iter().flat_map(|tree| (0..nodes).map(move |at| (tree, at))) {
+            if let Some(up) = parent(tree, at, nodes).filter(|&up| leaf(up) != leaf(at)) {
                 crossing[leaf(at)][tree] += 1;
                 crossing[leaf(up)][tree] += 1;
             }

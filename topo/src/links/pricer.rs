@@ -86,6 +86,9 @@ struct Spread {
     slowest_below: f64,
 }
 
+/// The numbers of the fullest node's GPUs, and the nodes with how many there are of each.
+type Members = (Vec<u32>, Vec<(Node, u32)>);
+
 impl Pricer {
     /// A pricer for a site; nothing is computed before [`Pricer::group`].
     pub fn new(site: Site, release: Release, environment: Environment, calibration: Calibration) -> Self {
@@ -115,7 +118,7 @@ impl Pricer {
     }
 
     /// The nodes that have ranks, those with the same GPUs as one, the fullest first; and its GPUs' numbers.
-    fn by_node(&self, ranks: &[u32]) -> Result<(Vec<u32>, Vec<(Node, u32)>), LinkError> {
+    fn by_node(&self, ranks: &[u32]) -> Result<Members, LinkError> {
         self.site.node.check().map_err(crate::nccl::search::SearchError::from)?;
         let each = self.site.node.gpus().len() as u32;
         let nodes = self.site.nodes.min(NODES_MAX);

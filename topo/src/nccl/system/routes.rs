@@ -16,6 +16,8 @@ pub(crate) struct Routes {
     pub(crate) paths: Paths,
     /// For each port the GPU next to it that uses it.
     near: Vec<Option<usize>>,
+    /// For each port those that share its bandwidth.
+    sharing: Vec<Vec<usize>>,
     /// Types that paths inside of the node have, and paths to ports.
     used: (Vec<PathType>, Vec<PathType>),
     /// Whether any leg costs more than what goes over it, and whether any is answered.
@@ -31,6 +33,7 @@ impl Routes {
             machine,
             paths,
             near: Vec::new(),
+            sharing: Vec::new(),
             used: (Vec::new(), Vec::new()),
             costs_more: false,
             answers: false,
@@ -47,6 +50,9 @@ impl Routes {
         routes.costs_more = routes.paths.legs().any(|leg| leg.costs_more);
         routes.answers = routes.paths.legs().any(|leg| leg.answer != Answer::None);
         routes.used = routes.used_types();
+        let ports = 0..routes.machine.ports.len();
+        let sharing = |port| ports.clone().filter(|&other| routes.same_port(port, other)).collect();
+        routes.sharing = ports.clone().map(sharing).collect();
         routes.near = (0..routes.machine.ports.len()).map(|port| routes.user_of(port)).collect();
         routes
     }
@@ -229,6 +235,11 @@ impl Routes {
     /// Bandwidth of each port in 10^9 bytes per second.
     pub(crate) fn port_bandwidths(&self) -> Vec<f32> {
         (0..self.machine.ports.len()).map(|port| rates::port(self.machine.port(port).mbps)).collect()
+    }
+
+    /// The ports that share the bandwidth of `port`, itself among them.
+    pub(crate) fn sharing(&self, port: usize) -> &[usize] {
+        &self.sharing[port]
     }
 
     /// Whether two numbers stand for one port: the same, or the same card.
