@@ -164,16 +164,14 @@ fn plot(title: String, rows: &[Row]) -> String {
     let speed = |row: &Row| f64::from(row.size.mbps.unwrap_or(0)) / 1000.0;
     let of_nodes = |row: &Row| format!("{} node{}", row.nodes, if row.nodes == 1 { "" } else { "s" });
     let of_speed = |row: &Row| row.size.mbps.map_or(String::new(), |_| format!("{} Gb/s", speed(row)));
-    type Pick<'a> = &'a dyn Fn(&Row) -> f64;
-    let (axis, along, name): (Axis, Pick<'_>, &dyn Fn(&Row) -> String) = if differ(|row| row.bytes) {
-        let both = &|row: &Row| format!("{} {}", of_nodes(row), of_speed(row)).trim_end().to_owned();
-        return curves(title, rows, Axis::Bytes, &|row| row.bytes as f64, both);
-    } else if differ(|row| row.nodes.into()) {
-        (Axis::Number(" nodes"), &|row| row.nodes.into(), &of_speed)
-    } else {
-        (Axis::Number(" Gb/s"), &speed, &of_nodes)
-    };
-    curves(title, rows, axis, along, name)
+    if differ(|row| row.bytes) {
+        let both = |row: &Row| format!("{} {}", of_nodes(row), of_speed(row)).trim_end().to_owned();
+        return curves(title, rows, Axis::Bytes, &|row| row.bytes as f64, &both);
+    }
+    if differ(|row| row.nodes.into()) {
+        return curves(title, rows, Axis::Number(" nodes"), &|row| row.nodes.into(), &of_speed);
+    }
+    curves(title, rows, Axis::Number(" Gb/s"), &speed, &of_nodes)
 }
 
 fn curves(
