@@ -62,9 +62,7 @@ fn dumps_are_imported_as_descriptions() {
     let folder = tempfile::tempdir().unwrap();
     let (dump, yaml) = (folder.path().join("box.xml"), folder.path().join("box.yaml"));
     let gpu = |at: u32| {
-        format!(
-            r#"<pci busid="{at}" class="0x030200" link_speed="16.0 GT/s PCIe" link_width="16"><gpu dev="{at}" sm="80"/></pci>"#
-        )
+        format!(r#"<pci busid="{at}" class="0x030200" link_width="16"><gpu dev="{at}" sm="80"/></pci>"#)
     };
     let cpu = r#"<cpu numaid="0" arch="x86_64" vendor="AuthenticAMD" familyid="143" modelid="49">"#;
     fs::write(&dump, format!("<system version=\"1\">{cpu}{}{}</cpu></system>", gpu(0), gpu(1))).unwrap();

@@ -54,7 +54,8 @@ fn figures(text: &str) -> String {
             "\n### {machine}\n\n`ringccl predict --profile {profile}{of_nodes} --nccl {nccl}`, {collective}\n"
         )
         .unwrap();
-        page.push_str("| size | choice | tuner us | predicted us | measured us | tuner / measured | predicted / measured |\n");
+        page.push_str("| size | choice | tuner us | predicted us | measured us | ");
+        page.push_str("tuner / measured | predicted / measured |\n");
         page.push_str("| ---: | --- | ---: | ---: | ---: | ---: | ---: |\n");
         for row in alike {
             let (bytes, measured): (u64, f64) = (row[5].parse().unwrap(), row[6].parse().unwrap());

@@ -5,9 +5,9 @@
 //!
 //! | algorithm | what a channel carries of its share `s` of the bytes, with `n` ranks, `g` of them on a node |
 //! | --- | --- |
-//! | Ring | all-reduce `2 s (n-1)/n` on each edge; all-gather, reduce-scatter half of it; broadcast, reduce `s` on all edges but one |
+//! | Ring | all-reduce `2 s (n-1)/n` on each edge, its halves half of it; broadcast, reduce `s` on all but one |
 //! | Tree | `s` up and `s` down each edge of its tree |
-//! | NVLS | each GPU sends `s` and `s/g` to the switch and receives as much; all-gather and reduce-scatter one of them each way |
+//! | NVLS | each GPU sends `s` and `s/g` and receives as much; all-gather, reduce-scatter one of them each way |
 //! | NVLSTree | the same, and at each of `g` heads `s/g` up and down each edge between nodes |
 //! | CollNetDirect | `s/h` from each GPU to each of `h` heads and back, and from each head to the network and back |
 //! | CollNetChain | `s` along the GPUs of a node and back, and from the first to the network and back |

@@ -39,7 +39,7 @@ type Element<'a> = roxmltree::Node<'a, 'a>;
 ///
 /// # Errors
 ///
-/// [`ConfigError`] if it cannot be read, or has no ring or no tree, or something that no graph of `node` is, with lines.
+/// [`ConfigError`] if it cannot be read, has no ring or no tree, or has what no graph of `node` is, with lines.
 pub fn load(path: impl AsRef<Path>, node: &Node, nodes: u32) -> Result<Search, ConfigError> {
     let path = path.as_ref();
     let bytes = bytes_of(path)?;
