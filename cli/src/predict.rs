@@ -1,6 +1,8 @@
 //! `ringccl predict`: what NCCL would choose for an operation on a cluster, by which numbers, and what would change it.
 
+mod grid;
 mod json;
+mod links;
 mod plot;
 mod source;
 mod sweep;
@@ -11,8 +13,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
 
+use ::topo::links::{Model, Prediction};
 use ::topo::nccl::release::Release;
-use ::topo::nccl::tuner::{Choice, Collective, Operation, Setup, Spread, Tuner};
+use ::topo::nccl::tuner::{Choice, Collective, Operation, Spread, Tuner};
 use anyhow::{Context, Result, ensure};
 
 use crate::perf::sizes::bytes;
@@ -27,7 +30,7 @@ const BYTES_MAX: u64 = 1 << 44;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// A machine by name; an unknown name lists them
-    #[arg(long, value_name = "NAME", conflicts_with = "graph", required_unless_present = "graph")]
+    #[arg(long, value_name = "NAME", conflicts_with = "graph")]
     profile: Option<String>,
     /// A file (YAML) with descriptions of machines; --profile names one of them
     #[arg(long, value_name = "FILE", requires = "profile")]
@@ -45,7 +48,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", default_value = "all_reduce")]
     collective: Collective,
     /// Size of the operation as nccl-tests counts it: for all_gather and reduce_scatter, of all ranks together
-    #[arg(long, value_name = "SIZE", required_unless_present = "sweep")]
+    #[arg(long, value_name = "SIZE", required_unless_present_any = ["sweep", "sweep_nodes", "sweep_nic"])]
     bytes: Option<String>,
     /// A variable of NCCL; may be given again
     #[arg(long, value_name = "NAME=VALUE")]
@@ -56,9 +59,21 @@ pub(crate) struct Args {
     /// Write a table (CSV) and a plot (SVG) over sizes from 8 bytes to 8 GiB, or MIN..MAX
     #[arg(long, value_name = "MIN..MAX", num_args = 0..=1, default_missing_value = "8..8G", require_equals = true)]
     sweep: Option<String>,
-    /// Where --sweep writes: this name with .csv and .svg behind it
-    #[arg(long, value_name = "PATH", default_value = "predict", requires = "sweep")]
-    output: PathBuf,
+    /// Sweep over numbers of nodes: a list such as 1,2,8, or FIRST..LAST, doubled each time
+    #[arg(long, value_name = "LIST", conflicts_with = "graph")]
+    sweep_nodes: Option<String>,
+    /// Sweep over speeds of all network ports, such as 100Gb/s,200Gb/s,400Gb/s
+    #[arg(long, value_name = "LIST", conflicts_with = "graph")]
+    sweep_nic: Option<String>,
+    /// Where a sweep writes: this name with .csv and .svg behind it [default: predict]
+    #[arg(long, value_name = "PATH")]
+    output: Option<PathBuf>,
+    /// Nodes that share a leaf switch
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    nodes_per_leaf: u32,
+    /// How much less a leaf's way to the spine carries than the ports below it, 2 for half
+    #[arg(long, value_name = "X", default_value_t = 1.0)]
+    oversubscription: f64,
     /// Data and reduction that an NVSwitch cannot reduce, such as products
     #[arg(long)]
     no_nvls_reduction: bool,
@@ -66,25 +81,46 @@ pub(crate) struct Args {
     #[arg(long)]
     fp8: bool,
     /// Print JSON
-    #[arg(long, conflicts_with = "sweep")]
+    #[arg(long, conflicts_with_all = ["sweep", "sweep_nodes", "sweep_nic"])]
     json: bool,
 }
 
-/// The tuner's answer and what was asked.
+/// The answers of tuner and link model, and what was asked.
 pub(crate) struct Answer {
-    tuner: Tuner,
+    model: Model,
     operation: Operation,
     choice: Choice,
     spread: Spread,
+    predicted: Prediction,
+}
+
+impl Args {
+    /// The table and the picture of a sweep.
+    fn files(&self) -> (PathBuf, PathBuf) {
+        let with_end = |end: &str| {
+            let mut name = self.output.clone().unwrap_or_else(|| "predict".into()).into_os_string();
+            name.push(end);
+            PathBuf::from(name)
+        };
+        (with_end(".csv"), with_end(".svg"))
+    }
 }
 
 /// Predicts one operation, or a range of sizes.
 pub(crate) fn main(args: Args) -> Result<ExitCode> {
     let source = Source::new(&args)?;
+    if args.sweep_nodes.is_some() || args.sweep_nic.is_some() {
+        print(&grid::write(&source, &args)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     if let Some(range) = &args.sweep {
         print(&sweep::write(&source, &args, range)?)?;
         return Ok(ExitCode::SUCCESS);
     }
+    ensure!(
+        args.output.is_none(),
+        "--output is where a sweep writes; add --sweep, --sweep-nodes or --sweep-nic"
+    );
     let size = args.bytes.as_deref().context("give --bytes, or --sweep")?;
     let size = bytes("--bytes", size)?;
     ensure!(size <= BYTES_MAX, "--bytes {size}: sizes end at 16 TiB");
@@ -108,24 +144,29 @@ fn both(source: &Source, args: &Args, size: u64) -> (Result<Answer>, Option<Resu
     thread::scope(|scope| {
         let other =
             args.versus.as_deref().map(|versus| scope.spawn(|| versus::other(source, args, versus, size)));
-        let answer = source.setup(args.nccl, &[]).and_then(|setup| Answer::new(setup, args, size));
+        let answer = source.model(args.nccl, &[]).and_then(|model| Answer::new(model, args, size));
         let other = other.map(|other| other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         (answer, other)
     })
 }
 
 impl Answer {
-    fn new(setup: Setup, args: &Args, size: u64) -> Result<Self> {
-        let tuner = Tuner::new(setup)?;
-        let operation = operation(&tuner, args, size);
+    fn new(model: Model, args: &Args, size: u64) -> Result<Self> {
+        let tuner = model.tuner();
+        let operation = operation(tuner, args, size);
         let choice = tuner.choose(operation)?;
         let spread = tuner.spread(operation, choice.best.algorithm, choice.best.protocol);
-        Ok(Self { tuner, operation, choice, spread })
+        let predicted = model.predict(operation)?;
+        Ok(Self { operation, choice, spread, predicted, model })
+    }
+
+    fn tuner(&self) -> &Tuner {
+        self.model.tuner()
     }
 
     /// The line that NCCL prints, if it prints one.
     fn line(&self) -> Option<String> {
-        self.tuner.line(self.operation, &self.choice.best, self.spread)
+        self.tuner().line(self.operation, &self.choice.best, self.spread)
     }
 }
 

@@ -134,7 +134,13 @@ fn profiles_and_logs_agree() {
     // The graphs that a log prints and those that the search finds give the same answer, cluster and all.
     let searched = says(&["--profile", "dgx-h100", "--nodes", "2", "--nccl", "2.22.3", "--bytes", "64M"]);
     let given = says(&[&TWO_NODES[..], &["--nccl", "2.22.3", "--bytes", "64M"]].concat());
-    assert_eq!(searched, given);
+    // The links of a log's graphs have other names; all before them is the tuner's.
+    let tuners = |text: &str| {
+        let lines =
+            text.lines().take_while(|line| !line.starts_with("predicted ") || line.starts_with("predicted:"));
+        lines.filter(|line| !line.starts_with("predicted:")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(tuners(&searched), tuners(&given));
     let machines = concat!(env!("CARGO_MANIFEST_DIR"), "/../topo/testdata/nccl/topologies.yaml");
     let described = ["--machines", machines, "--profile", "v100x4_nv2", "--nccl", "2.22.3", "--bytes", "64M"];
     assert_eq!(first_line(&described), "67108864 Bytes -> Algo 1 proto 2 time 867.660767");
@@ -158,6 +164,7 @@ fn a_sweep_writes_a_table_and_a_picture() {
     let csv = fs::read_to_string(folder.path().join("a.b.csv")).unwrap();
     let rows: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
     assert_eq!((rows.len(), rows[1][0], rows.last().unwrap()[0]), (82, "1024", "1073741824"));
+    assert_eq!(rows[0][4], "predicted_us");
     assert!(rows.iter().all(|row| row.len() == rows[0].len()));
     assert_eq!(
         rows.iter().find(|row| row[0] == "67108864").unwrap()[..4],
@@ -182,7 +189,14 @@ fn what_cannot_be_is_refused_with_a_remedy() {
         (&["--bytes", "8", "--env", "NCCL_P2P_LEVEL=FAR"], "PHB or SYS"),
         (&["--bytes", "8", "--env", "NCCL_IB_HCA=mlx5"], "chooses network cards"),
         (&["--bytes", "8", "--machines", "testdata/predict/h100x16.yaml"], "h100x16.yaml"),
-        (&["--bytes", "8", "--env", "NCCL_TOPO_FILE=/x"], "as a log prints them"),
+        (&["--bytes", "8", "--env", "NCCL_TOPO_FILE=/x"], "keep one of them"),
+        (&["--bytes", "8", "--env", "NCCL_GRAPH_FILE=/x"], "check the path"),
+        (&["--bytes", "8", "--oversubscription", "0"], "0.01 to 1000"),
+        (&["--bytes", "8", "--nodes-per-leaf", "0"], "at least 1 node"),
+        (&["--bytes", "8", "--output", "x"], "add --sweep"),
+        (&["--bytes", "8", "--sweep=8..1K", "--sweep-nodes", "1"], "keep one of them"),
+        (&["--sweep-nodes", "0"], "such as 1,2,8"),
+        (&["--sweep-nic", "fast"], "100Gb/s"),
         (&["--bytes", "8", "--versus", "3"], "2.22.3"),
         (&["--bytes", "8", "--nodes", "0"], "at least one node"),
         (&["--bytes", "8", "--nodes", "4294967295"], "ranks; the tuner chooses for 2 to"),
@@ -206,3 +220,115 @@ fn what_cannot_be_is_refused_with_a_remedy() {
     let missing = refuses(&["--graph", "/nonexistent", "--bytes", "8"]);
     assert!(missing.contains("check the path"), "{missing}");
 }
+
+#[test]
+fn the_prediction_stands_beside_the_tuner() {
+    // Both times, the terms, the link that decides, and bytes on links; in JSON every link, and terms that add up.
+    let arguments = ["--profile", "aws-p4d", "--nodes", "2", "--nccl", "2.22.3", "--bytes", "1G"];
+    let said = says(&arguments);
+    for line in ["predicted: ", "  channels: 8 need ", "steps between nodes", "x NIC ", "filling"] {
+        assert!(said.contains(line), "{line}\n{said}");
+    }
+    let json = says(&[&arguments[..], &["--json"]].concat());
+    let value: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let predicted = &value["predicted"];
+    let number = |value: &serde_json::Value| value.as_f64().unwrap();
+    let terms = predicted["terms"].as_array().unwrap();
+    let sum: f64 = terms.iter().map(|term| number(&term["count"]) * number(&term["each_us"])).sum();
+    assert!((sum - number(&predicted["time_us"])).abs() < 1e-6 * sum);
+    assert!(number(&predicted["time_us"]) > number(&value["tuner"]["time_us"]));
+    let links = predicted["links"].as_array().unwrap();
+    let out: f64 = links
+        .iter()
+        .filter(|link| link["kind"] == "NIC" && link["name"].as_str().unwrap().contains("-> port"))
+        .map(|link| number(&link["total_bytes"]))
+        .sum();
+    assert!(
+        (out - 2.0 * f64::from(1u32 << 30)).abs() < 16.0,
+        "a tree of two nodes has one edge: up and down, {out}"
+    );
+    assert!(predicted["bound_by"].as_str().unwrap().starts_with("NIC"), "{predicted}");
+}
+
+#[test]
+fn oversubscription_and_channels_count() {
+    // A leaf's way to the spine at a quarter is slower; one channel is slower than twelve, and no tuner's number moves.
+    let time = |more: &[&str], base: &[&str]| {
+        let value: serde_json::Value =
+            serde_json::from_str(&says(&[base, more, &["--json"]].concat())).unwrap();
+        (value["predicted"]["time_us"].as_f64().unwrap(), value["tuner"]["time_us"].as_f64().unwrap())
+    };
+    let base = ["--profile", "dgx-a100", "--nodes", "8", "--nccl", "2.22.3", "--bytes", "1G"];
+    let (plain, quarter) = (time(&[], &base), time(&["--oversubscription", "4"], &base));
+    assert!(quarter.0 > 2.0 * plain.0 && quarter.1 == plain.1, "{plain:?} {quarter:?}");
+    let base = [&V100[..], &["--nccl", "2.22.3", "--bytes", "64M"]].concat();
+    let (twelve, one) = (time(&[], &base), time(&["--env", "NCCL_MAX_NCHANNELS=1"], &base));
+    assert!(one.0 > 5.0 * twelve.0 && one.1 == twelve.1, "{twelve:?} {one:?}");
+}
+
+#[test]
+fn sweeps_over_nodes_and_cards_write_a_row_for_each() {
+    // Every combination once, times that fall with faster cards, and a curve for each cluster.
+    let folder = tempfile::tempdir().unwrap();
+    let name = folder.path().join("grid");
+    let arguments = ["--profile", "dgx-a100", "--nccl", "2.22.3", "--output", name.to_str().unwrap()];
+    let more = ["--sweep=1M..1G", "--sweep-nodes", "2,4", "--sweep-nic", "100Gb/s,200Gb/s"];
+    let said = says(&[&arguments[..], &more].concat());
+    assert!(said.contains("44 predictions"), "{said}");
+    let csv = fs::read_to_string(folder.path().join("grid.csv")).unwrap();
+    let rows: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!((rows.len(), rows[0][6]), (45, "predicted_us"));
+    let time = |nodes: &str, nic: &str| {
+        let row = rows.iter().find(|row| row[..3] == [nodes, nic, "1073741824"]).unwrap();
+        row[6].parse::<f64>().unwrap()
+    };
+    assert!(time("2", "100") > time("2", "200") && time("4", "100") > time("4", "200"));
+    let svg = fs::read_to_string(folder.path().join("grid.svg")).unwrap();
+    for curve in ["2 nodes 100 Gb/s", "4 nodes 200 Gb/s"] {
+        assert!(svg.contains(curve), "{curve}");
+    }
+    // One size: the picture is over nodes.
+    says(&[&arguments[..], &["--bytes", "64M", "--sweep-nodes", "1..8"]].concat());
+    let svg = fs::read_to_string(folder.path().join("grid.svg")).unwrap();
+    assert!(svg.contains(">8 nodes</text>") && !svg.contains("NaN"), "{svg}");
+    assert_eq!(fs::read_to_string(folder.path().join("grid.csv")).unwrap().lines().count(), 5);
+}
+
+#[test]
+fn files_of_nccl_stand_for_machine_and_graphs() {
+    // A topology instead of a profile; graphs that were written are read as the same, and without a search.
+    let folder = tempfile::tempdir().unwrap();
+    let graphs = folder.path().join("graphs.xml");
+    let named = |name: &str| format!("{name}={}", graphs.display());
+    let base = ["--profile", "dgx-a100", "--nodes", "2", "--nccl", "2.22.3", "--bytes", "64M"];
+    let plain = says(&base);
+    assert_eq!(says(&[&base[..], &["--env", &named("NCCL_GRAPH_DUMP_FILE")]].concat()), plain);
+    assert_eq!(says(&[&base[..], &["--env", &named("NCCL_GRAPH_FILE")]].concat()), plain);
+    fs::write(
+        &graphs,
+        fs::read_to_string(&graphs).unwrap().replace("speedintra=\"24\"", "speedintra=\"12\""),
+    )
+    .unwrap();
+    let slower = says(&[&base[..], &["--env", &named("NCCL_GRAPH_FILE")]].concat());
+    assert!(slower.contains("bw 12.000000/24.000000") && slower != plain, "{slower}");
+    let topology = folder.path().join("box.xml");
+    fs::write(&topology, BOX).unwrap();
+    let variable = format!("NCCL_TOPO_FILE={}", topology.display());
+    let said = says(&["--env", &variable, "--nccl", "2.22.3", "--bytes", "64M"]);
+    assert!(said.contains("on 2 ranks, 1 node"), "{said}");
+}
+
+/// Two A100 below one switch, as NCCL dumps them.
+const BOX: &str = r#"<system version="1">
+  <cpu numaid="0" affinity="0" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="85">
+    <pci busid="0000:10:00.0" class="0x060400" link_speed="16.0 GT/s PCIe" link_width="16">
+      <pci busid="0000:11:00.0" class="0x030200" link_speed="16.0 GT/s PCIe" link_width="16">
+        <gpu dev="0" sm="80" rank="0" gdr="1"/>
+      </pci>
+      <pci busid="0000:12:00.0" class="0x030200" link_speed="16.0 GT/s PCIe" link_width="16">
+        <gpu dev="1" sm="80" rank="1" gdr="1"/>
+      </pci>
+    </pci>
+  </cpu>
+</system>
+"#;

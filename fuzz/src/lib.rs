@@ -4,6 +4,7 @@
 //! | --- | --- | --- |
 //! | `wire` | what a peer sends to the rendezvous or back, in pieces | error or message, the same for any cut, nothing read beyond its end |
 //! | `cluster` | a cluster file | a valid cluster, or problems with lines that exist |
+//! | `nodes` | descriptions of machines, or a file of graphs | nodes that can be searched, a tuner with a table, or problems |
 //! | `unique_id` | the bytes or the text of an id | error, or an id that has exactly these bytes |
 //! | `header` | the file of a segment before a rank attaches | attaching succeeds exactly if every checked word is right |
 //! | `ring` | a peer that scribbles on shared words | `Ok`, `false` or `Corrupt` as the words say; no access beyond the ring |
@@ -27,6 +28,7 @@
 mod cluster;
 mod header;
 mod input;
+mod nodes;
 mod pair;
 mod ring;
 mod scribble;
@@ -48,6 +50,7 @@ pub struct Target {
 pub const TARGETS: &[Target] = &[
     Target { name: "wire", run: wire::run },
     Target { name: "cluster", run: cluster::run },
+    Target { name: "nodes", run: nodes::run },
     Target { name: "unique_id", run: unique_id::run },
     Target { name: "header", run: header::run },
     Target { name: "ring", run: ring::run },

@@ -24,11 +24,11 @@ macro_rules! replay {
         }
     )* };
 }
-replay!(wire, cluster, unique_id, header, ring, pair);
+replay!(wire, cluster, nodes, unique_id, header, ring, pair);
 
 #[test]
 fn every_target_is_replayed() {
     // The list above is the list of targets.
     let names: Vec<&str> = TARGETS.iter().map(|target| target.name).collect();
-    assert_eq!(names, ["wire", "cluster", "unique_id", "header", "ring", "pair"]);
+    assert_eq!(names, ["wire", "cluster", "nodes", "unique_id", "header", "ring", "pair"]);
 }

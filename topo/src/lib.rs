@@ -36,6 +36,7 @@ mod cluster;
 mod config;
 mod error;
 mod lines;
+pub mod links;
 pub mod nccl;
 mod near;
 mod profiles;

@@ -6,6 +6,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use topo::nccl::system::parse_nodes;
 use topo::{Cluster, ConfigError, LinkClass};
 
 /// The files of `testdata/FOLDER`, sorted; `.bin` are those that are no text.
@@ -44,6 +45,23 @@ fn invalid_files_are_refused_word_by_word() {
     for path in &files {
         let error = read(path).expect_err(&path.display().to_string());
         assert!(!error.problems().is_empty(), "{error}");
+        compare(path, &format!("{error}\n"), &mut wrong);
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn invalid_descriptions_of_nodes_are_refused_word_by_word() {
+    // The same for machines: each mistake with file, line, field and remedy; with the clusters far more than 60.
+    let files = files("invalid_nodes");
+    assert!(files.len() >= 44, "{} files", files.len());
+    let mut wrong = Vec::new();
+    for path in &files {
+        let name = path.file_name().unwrap();
+        let text = fs::read_to_string(path).unwrap();
+        let error = parse_nodes(name, &text).expect_err(&path.display().to_string());
+        let named = |problem: &topo::Problem| problem.line.is_some() || problem.field.is_empty();
+        assert!(!error.problems().is_empty() && error.problems().iter().all(named), "{error}");
         compare(path, &format!("{error}\n"), &mut wrong);
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

@@ -84,7 +84,7 @@ impl Drop for Tmpfs {
 /// No room for the rings: an error with the remedy, no SIGBUS, nothing left; enough room for few ranks works.
 #[test]
 fn a_full_tmpfs_is_an_error() {
-    let Some(tmpfs) = Tmpfs::mount("size=6m") else {
+    let Some(tmpfs) = Tmpfs::mount("size=16m") else {
         println!("SKIPPED: mounting a tmpfs is refused");
         return;
     };

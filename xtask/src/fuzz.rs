@@ -35,6 +35,7 @@ pub(crate) struct Options {
 const TARGETS: &[(&str, u32)] = &[
     ("wire", 60_000),
     ("cluster", 15_000),
+    ("nodes", 10_000),
     ("unique_id", 150_000),
     ("header", 20_000),
     ("ring", 15_000),

@@ -6,7 +6,7 @@ use ::topo::nccl::tuner::{Cell, Correction, Estimate, Flip};
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::Answer;
+use super::{Answer, links};
 
 /// The answer, and with `--versus` the other one behind `versus`.
 pub(super) fn answer(answer: &Answer, other: Option<&Answer>) -> Result<String> {
@@ -18,11 +18,11 @@ pub(super) fn answer(answer: &Answer, other: Option<&Answer>) -> Result<String> 
 }
 
 fn document(answer: &Answer) -> Value {
-    let setup = answer.tuner.setup();
+    let setup = answer.tuner().setup();
     let choice = &answer.choice;
     let (best, operation) = (&choice.best, answer.operation);
     let cells: Vec<Value> =
-        answer.tuner.cells_of(operation.collective).map(|cell| cell_value(answer, cell)).collect();
+        answer.tuner().cells_of(operation.collective).map(|cell| cell_value(answer, cell)).collect();
     json!({
         "schema": "ringccl.predict.v1",
         "line": answer.line(),
@@ -42,6 +42,7 @@ fn document(answer: &Answer) -> Value {
             "time_us": best.time,
             "is_fallback": choice.is_fallback,
         },
+        "predicted": links::value(answer),
         "channels": {
             "communicator": setup.channels(),
             "for_size": answer.spread.channels,
@@ -55,8 +56,8 @@ fn document(answer: &Answer) -> Value {
             "more_us": second.time - best.time,
         })),
         "flips": {
-            "down": answer.tuner.flip_down(operation).map(flip),
-            "up": answer.tuner.flip_up(operation).map(flip),
+            "down": answer.tuner().flip_down(operation).map(flip),
+            "up": answer.tuner().flip_up(operation).map(flip),
         },
         "table": cells,
     })

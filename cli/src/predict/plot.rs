@@ -1,4 +1,4 @@
-//! Times over sizes, both in logarithms, as SVG.
+//! Times over sizes, or over what else grows, both in logarithms, as SVG.
 
 use std::fmt::Write as _;
 
@@ -13,10 +13,19 @@ const BOTTOM: f64 = 50.0;
 const COLOURS: [&str; 8] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#a07800", "#7f3c8d", "#555555"];
 
-/// One algorithm with one protocol.
+/// What grows from left to right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Axis {
+    /// Sizes, marked at powers of two in units.
+    Bytes,
+    /// Numbers, marked at powers of two, in this unit.
+    Number(&'static str),
+}
+
+/// One algorithm with one protocol, or one cluster.
 pub(super) struct Curve {
     pub(super) name: String,
-    /// Bytes and microseconds, both above 0.
+    /// Bytes or what else grows, and microseconds, both above 0.
     pub(super) points: Vec<(f64, f64)>,
 }
 
@@ -25,7 +34,9 @@ pub(super) struct Plot {
     pub(super) title: String,
     pub(super) subtitle: String,
     pub(super) curves: Vec<Curve>,
-    pub(super) chosen: Vec<(f64, f64)>,
+    /// A broad line below the others, with its name.
+    pub(super) chosen: Option<(String, Vec<(f64, f64)>)>,
+    pub(super) axis: Axis,
 }
 
 /// From numbers to pixels.
@@ -38,7 +49,8 @@ struct Scale {
 
 impl Scale {
     fn of(plot: &Plot) -> Self {
-        let all = || plot.curves.iter().flat_map(|curve| &curve.points).chain(&plot.chosen);
+        let chosen = || plot.chosen.iter().flat_map(|(_, points)| points);
+        let all = || plot.curves.iter().flat_map(|curve| &curve.points).chain(chosen());
         let least = |pick: fn(&(f64, f64)) -> f64| all().map(pick).fold(f64::INFINITY, f64::min);
         let most = |pick: fn(&(f64, f64)) -> f64| all().map(pick).fold(f64::NEG_INFINITY, f64::max);
         let x = (least(|point| point.0).log2(), most(|point| point.0).log2());
@@ -70,9 +82,12 @@ impl Plot {
         // Writing to a String cannot fail.
         let _ = writeln!(svg, "<text x=\"{LEFT}\" y=\"24\" font-size=\"16\">{}</text>", escape(&self.title));
         let _ = writeln!(svg, "<text x=\"{LEFT}\" y=\"44\" fill=\"#555\">{}</text>", escape(&self.subtitle));
-        axes(&mut svg, &scale);
-        let chosen = path(&scale, &self.chosen);
-        let _ = writeln!(svg, "<path d=\"{chosen}\" fill=\"none\" stroke=\"#ffd84d\" stroke-width=\"9\"/>");
+        axes(&mut svg, &scale, self.axis);
+        if let Some((name, points)) = &self.chosen {
+            let line = path(&scale, points);
+            let _ = writeln!(svg, "<path d=\"{line}\" fill=\"none\" stroke=\"#ffd84d\" stroke-width=\"9\"/>");
+            legend(&mut svg, 0, name, "stroke=\"#ffd84d\" stroke-width=\"9\"");
+        }
         for (i, curve) in self.curves.iter().enumerate() {
             let colour = COLOURS[i % COLOURS.len()];
             let dash = if i < COLOURS.len() { "" } else { " stroke-dasharray=\"6 3\"" };
@@ -83,7 +98,6 @@ impl Plot {
             );
             legend(&mut svg, i + 1, &curve.name, &format!("stroke=\"{colour}\" stroke-width=\"2\"{dash}"));
         }
-        legend(&mut svg, 0, "NCCL's choice", "stroke=\"#ffd84d\" stroke-width=\"9\"");
         svg.push_str("</svg>\n");
         svg
     }
@@ -97,7 +111,7 @@ fn path(scale: &Scale, points: &[(f64, f64)]) -> String {
     path
 }
 
-fn axes(svg: &mut String, scale: &Scale) {
+fn axes(svg: &mut String, scale: &Scale, axis: Axis) {
     let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
     let (first, last) = (scale.x.0.ceil() as u32, scale.x.1.floor() as u32);
     let each = ((last.saturating_sub(first)) / 10).max(1) as usize;
@@ -108,7 +122,7 @@ fn axes(svg: &mut String, scale: &Scale) {
             svg,
             "<text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
             bottom + 18.0,
-            size(power)
+            mark(power, axis)
         );
     }
     for power in scale.y.0 as i32..=scale.y.1 as i32 {
@@ -128,6 +142,13 @@ fn axes(svg: &mut String, scale: &Scale) {
         right - LEFT,
         bottom - TOP
     );
+}
+
+fn mark(power: u32, axis: Axis) -> String {
+    match axis {
+        Axis::Bytes => size(power),
+        Axis::Number(unit) => format!("{}{unit}", 1u64 << power.min(63)),
+    }
 }
 
 /// `2^power` bytes in the largest unit that divides it.
@@ -159,7 +180,8 @@ mod tests {
             title: "a & b".into(),
             subtitle: String::new(),
             curves: vec![curve],
-            chosen: vec![(8.0, 10.2)],
+            chosen: Some(("chosen".into(), vec![(8.0, 10.2)])),
+            axis: Axis::Bytes,
         };
         let svg = plot.svg();
         assert!(svg.contains("Ring &lt;LL&gt;") && svg.contains("a &amp; b"));
@@ -172,9 +194,11 @@ mod tests {
     #[test]
     fn a_picture_of_nothing_is_a_picture() {
         // No curve and one point give finite coordinates.
-        for chosen in [Vec::new(), vec![(1.0, 1.0)]] {
+        for chosen in [None, Some((String::new(), vec![(1.0, 1.0)]))] {
+            let axis = Axis::Number("");
             let svg =
-                Plot { title: String::new(), subtitle: String::new(), curves: Vec::new(), chosen }.svg();
+                Plot { title: String::new(), subtitle: String::new(), curves: Vec::new(), chosen, axis }
+                    .svg();
             assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
         }
         assert_eq!([0, 9, 10, 33].map(size), ["1", "512", "1K", "8G"]);

@@ -1,11 +1,13 @@
 //! Where the graphs of a communicator come from.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
+use ::topo::links::{Calibration, Fabric, Model, Site};
 use ::topo::nccl::release::Release;
-use ::topo::nccl::system::{CpuKind, Node, load_nodes};
-use ::topo::nccl::tuner::{Cpu, Environment, Setup};
-use ::topo::nccl::{graph_file, profiles, search};
+use ::topo::nccl::system::{Node, import_file, load_nodes};
+use ::topo::nccl::tuner::{Environment, Setup};
+use ::topo::nccl::{graph_file, graph_xml, profiles, search};
 use anyhow::{Context, Result, bail, ensure};
 
 use super::Args;
@@ -14,6 +16,19 @@ use super::Args;
 pub(super) struct Source {
     place: Place,
     variables: Vec<(String, String)>,
+    fabric: Fabric,
+    /// Graphs instead of a search, and where to write those in use.
+    graphs: Option<PathBuf>,
+    dump: Option<PathBuf>,
+}
+
+/// What a sweep changes of a machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Size {
+    /// Nodes instead of those of the command line.
+    pub(super) nodes: Option<u32>,
+    /// Speed of all network ports in 10^6 bits per second.
+    pub(super) mbps: Option<u32>,
 }
 
 enum Place {
@@ -23,7 +38,31 @@ enum Place {
 
 impl Source {
     pub(super) fn new(args: &Args) -> Result<Self> {
+        let mut variables: Vec<(String, String)> =
+            args.env.iter().map(|text| variable(text)).collect::<Result<_>>()?;
+        let mut file = |name: &str| {
+            let last =
+                variables.iter().rfind(|(known, _)| known == name).map(|(_, value)| PathBuf::from(value));
+            variables.retain(|(known, _)| known != name);
+            last
+        };
+        let (topology, graphs) = (file("NCCL_TOPO_FILE"), file("NCCL_GRAPH_FILE"));
+        let dump = file("NCCL_GRAPH_DUMP_FILE");
         let place = match (&args.profile, &args.graph) {
+            (Some(_), _) | (_, Some(_)) if topology.is_some() => bail!(
+                "NCCL_TOPO_FILE describes the machine, and --profile or --graph does too; keep one of them"
+            ),
+            (None, None) if topology.is_some() => {
+                let path = topology.unwrap_or_default();
+                let imported = import_file(&path)?;
+                let name =
+                    path.file_stem().map_or("machine".into(), |stem| stem.to_string_lossy().into_owned());
+                Place::Machine { name, node: imported.node, nodes: args.nodes }
+            }
+            (None, Some(_)) if graphs.is_some() || dump.is_some() => bail!(
+                "NCCL_GRAPH_FILE and NCCL_GRAPH_DUMP_FILE are for the graphs of a machine, and --graph gives those of \
+                 a log; give a --profile instead"
+            ),
             (Some(name), _) => {
                 let node = match &args.machines {
                     Some(path) => described(path, name)?,
@@ -32,19 +71,46 @@ impl Source {
                 Place::Machine { name: name.clone(), node, nodes: args.nodes }
             }
             (None, Some(path)) => Place::File(path.clone()),
-            (None, None) => bail!("give --profile or --graph"),
+            (None, None) => bail!("give --profile, --graph, or --env NCCL_TOPO_FILE=FILE"),
         };
-        let variables = args.env.iter().map(|text| variable(text)).collect::<Result<_>>()?;
-        Ok(Self { place, variables })
+        let fabric = Fabric { nodes_per_leaf: args.nodes_per_leaf, oversubscription: args.oversubscription };
+        fabric.check()?;
+        Ok(Self { place, variables, fabric, graphs, dump })
     }
 
-    /// The communicator under `release`, with `more` variables behind those of the command line.
-    pub(super) fn setup(&self, release: Release, more: &[(String, String)]) -> Result<Setup> {
+    /// The communicator under `release` on its links, with `more` variables behind those of the command line.
+    pub(super) fn model(&self, release: Release, more: &[(String, String)]) -> Result<Model> {
+        self.model_of(release, more, Size::default())
+    }
+
+    /// The same with another number of nodes, or with other network cards.
+    pub(super) fn model_of(&self, release: Release, more: &[(String, String)], size: Size) -> Result<Model> {
         let all = self.variables.iter().chain(more);
         let environment =
             Environment::parse(all.map(|(name, value)| (name.as_str(), value.as_str())), release)?;
+        let numbers = Calibration::default();
         match &self.place {
-            Place::Machine { node, nodes, .. } => searched(node, *nodes, release, environment),
+            Place::Machine { node, nodes, .. } => {
+                let nodes = size.nodes.unwrap_or(*nodes);
+                ensure!(nodes > 0, "--nodes 0: give at least one node");
+                let node = match size.mbps {
+                    Some(mbps) => node.with_port_speed(mbps),
+                    None => node.clone(),
+                };
+                let site = Site { node, nodes, fabric: self.fabric };
+                let given = environment.search().iter().map(|(name, value)| (name.as_str(), value.as_str()));
+                let env = search::Env::from_pairs(given)?;
+                let found = match &self.graphs {
+                    Some(path) => graph_xml::load(path, &site.node, nodes)?,
+                    None => search::graphs_of(&site.node, nodes, release, &env)?,
+                };
+                if let Some(path) = &self.dump {
+                    fs::write(path, graph_xml::write(&found))
+                        .with_context(|| format!("cannot write `{}`", path.display()))?;
+                }
+                let setup = Setup::of_search(&site.node, nodes, release, &found, environment);
+                Ok(Model::of_search(setup, &site, &found, &env, numbers)?)
+            }
             Place::File(path) => {
                 let given = environment.search().first().map(|(name, _)| name.clone());
                 ensure!(
@@ -52,7 +118,12 @@ impl Source {
                     "{}: it changes what the search finds, and --graph gives that; leave it out, or give a --profile",
                     given.unwrap_or_default()
                 );
-                Ok(graph_file::load(path, release, environment)?)
+                ensure!(
+                    size == Size::default(),
+                    "--sweep-nodes and --sweep-nic need a machine to search; give a --profile instead of --graph"
+                );
+                let setup = graph_file::load(path, release, environment)?;
+                Ok(Model::of_graphs(setup, &self.fabric, numbers)?)
             }
         }
     }
@@ -75,35 +146,6 @@ fn described(path: &Path, name: &str) -> Result<Node> {
         bail!("`{}` describes no machine `{name}`; it has {}", path.display(), known.join(", "));
     };
     Ok(all.swap_remove(found).1)
-}
-
-/// The communicator of all GPUs of `nodes` nodes like `node`, by the search.
-fn searched(node: &Node, nodes: u32, release: Release, environment: Environment) -> Result<Setup> {
-    ensure!(nodes > 0, "--nodes 0: give at least one node");
-    let given = environment.search().iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    let found = search::graphs_of(node, nodes, release, &search::Env::from_pairs(given)?)?;
-    let gpus = node.gpus();
-    let capabilities = || gpus.iter().map(|gpu| gpu.sm);
-    let cpu = node.cpus.first().context("the machine has no CPU")?;
-    Ok(Setup {
-        release,
-        ranks: (gpus.len() as u32).saturating_mul(nodes),
-        nodes,
-        compute_capability: capabilities().min().unwrap_or(0),
-        compute_capability_max: capabilities().max().unwrap_or(0),
-        cpu: match cpu.kind {
-            CpuKind::Intel(_) => Cpu::Intel,
-            CpuKind::Amd => Cpu::Amd,
-            CpuKind::Arm => Cpu::Arm,
-            CpuKind::Power => Cpu::Power,
-            CpuKind::Zhaoxin(_) => Cpu::Zhaoxin,
-        },
-        plugin_latency_us: found.net_latency_us,
-        graphs: found.graphs,
-        collnet: None,
-        cuda_11_8: false,
-        environment,
-    })
 }
 
 /// `NAME=VALUE` in its two parts.

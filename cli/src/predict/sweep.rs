@@ -2,12 +2,13 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use ::topo::links::Model;
 use ::topo::nccl::tuner::{Choice, Operation, Tuner};
 use anyhow::{Context, Result, ensure};
 
-use super::plot::{Curve, Plot};
+use super::plot::{Axis, Curve, Plot};
 use super::source::Source;
 use super::{Args, BYTES_MAX, bytes, operation};
 
@@ -17,22 +18,23 @@ const PARTS: u64 = 4;
 /// Writes the two files and says which, with the sizes at which the choice changes.
 pub(super) fn write(source: &Source, args: &Args, range: &str) -> Result<String> {
     let (low, high) = bounds(range)?;
-    let tuner = Tuner::new(source.setup(args.nccl, &[])?)?;
-    let (csv, svg) = (with_end(&args.output, "csv"), with_end(&args.output, "svg"));
-    let rows = rows(&tuner, args, low, high)?;
+    let model = source.model(args.nccl, &[])?;
+    let tuner = model.tuner();
+    let (csv, svg) = args.files();
+    let rows = rows(&model, args, low, high)?;
     let release = args.nccl;
     let title = format!("{} on {}, NCCL {release}", args.collective, source.name());
-    save(&csv, &table(&tuner, &rows))?;
-    save(&svg, &plot(&title, &tuner, &rows))?;
+    save(&csv, &table(tuner, &rows))?;
+    save(&svg, &plot(&title, tuner, &rows))?;
     let mut text = format!("{title}\n");
     let mut last = None;
-    for (operation, choice) in &rows {
+    for Row { operation, choice, .. } in &rows {
         let best = (choice.best.algorithm, choice.best.protocol);
         if last != Some(best) {
             // Writing to a String cannot fail. The first row has no change before it.
             let from = last
                 .and_then(|_| tuner.flip_down(*operation))
-                .map(|flip| operation_after(&tuner, *operation, flip.bytes));
+                .map(|flip| operation_after(tuner, *operation, flip.bytes));
             let _ =
                 writeln!(text, "  from {:>13} bytes  {} {}", from.unwrap_or(operation.bytes), best.0, best.1);
             last = Some(best);
@@ -48,7 +50,7 @@ fn operation_after(tuner: &Tuner, operation: Operation, other: u64) -> u64 {
     other + unit
 }
 
-fn bounds(range: &str) -> Result<(u64, u64)> {
+pub(super) fn bounds(range: &str) -> Result<(u64, u64)> {
     let (low, high) = range
         .split_once("..")
         .with_context(|| format!("--sweep={range}: write two sizes, such as --sweep=1K..1G"))?;
@@ -61,8 +63,16 @@ fn bounds(range: &str) -> Result<(u64, u64)> {
     Ok((low, high))
 }
 
-/// The choice for each size, several between two powers of two; each size once.
-fn rows(tuner: &Tuner, args: &Args, low: u64, high: u64) -> Result<Vec<(Operation, Choice)>> {
+/// The answers for a size.
+struct Row {
+    operation: Operation,
+    choice: Choice,
+    predicted_us: f64,
+}
+
+/// The answers for each size, several between two powers of two; each size once.
+fn rows(model: &Model, args: &Args, low: u64, high: u64) -> Result<Vec<Row>> {
+    let tuner = model.tuner();
     let mut sizes: Vec<u64> = (0..44)
         .flat_map(|power| (0..PARTS).map(move |part| (1u64 << power) + ((part << power) / PARTS)))
         .filter(|size| (low..=high).contains(size))
@@ -72,40 +82,33 @@ fn rows(tuner: &Tuner, args: &Args, low: u64, high: u64) -> Result<Vec<(Operatio
         .collect();
     sizes.sort_unstable();
     sizes.dedup();
-    sizes
-        .into_iter()
-        .map(|size| {
-            let operation = operation(tuner, args, size);
-            Ok((operation, tuner.choose(operation)?))
-        })
-        .collect()
+    let row = |size| {
+        let operation = operation(tuner, args, size);
+        let predicted_us = model.predict(operation)?.total_us;
+        Ok(Row { operation, choice: tuner.choose(operation)?, predicted_us })
+    };
+    sizes.into_iter().map(row).collect()
 }
 
-fn with_end(path: &Path, end: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".");
-    name.push(end);
-    name.into()
-}
-
-fn save(path: &Path, text: &str) -> Result<()> {
+/// Writes a file of a sweep.
+pub(super) fn save(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text).with_context(|| format!("cannot write `{}`", path.display()))
 }
 
 /// One row a size: the choice, then the time of each algorithm and protocol that is considered at any size.
-fn table(tuner: &Tuner, rows: &[(Operation, Choice)]) -> String {
+fn table(tuner: &Tuner, rows: &[Row]) -> String {
     let columns = columns(rows);
-    let mut text = String::from("bytes,algorithm,protocol,time_us,channels,threads");
+    let mut text = String::from("bytes,algorithm,protocol,time_us,predicted_us,channels,threads");
     for (algorithm, protocol) in &columns {
         let _ = write!(text, ",{algorithm}_{protocol}_us");
     }
     text.push('\n');
-    for (operation, choice) in rows {
+    for Row { operation, choice, predicted_us } in rows {
         let best = &choice.best;
         let spread = tuner.spread(*operation, best.algorithm, best.protocol);
         let _ = write!(
             text,
-            "{},{},{},{:.6},{},{}",
+            "{},{},{},{:.6},{predicted_us:.3},{},{}",
             operation.bytes,
             best.algorithm,
             best.protocol,
@@ -127,33 +130,36 @@ fn table(tuner: &Tuner, rows: &[(Operation, Choice)]) -> String {
 
 type Column = (::topo::nccl::tuner::Algorithm, ::topo::nccl::tuner::Protocol);
 
-fn columns(rows: &[(Operation, Choice)]) -> Vec<Column> {
-    let mut columns: Vec<Column> = rows
-        .iter()
-        .flat_map(|(_, choice)| &choice.candidates)
-        .map(|one| (one.algorithm, one.protocol))
-        .collect();
+fn columns(rows: &[Row]) -> Vec<Column> {
+    let mut columns: Vec<Column> =
+        rows.iter().flat_map(|row| &row.choice.candidates).map(|one| (one.algorithm, one.protocol)).collect();
     columns.sort_unstable_by_key(|(algorithm, protocol)| (algorithm.id(), protocol.id()));
     columns.dedup();
     columns
 }
 
-fn plot(title: &str, tuner: &Tuner, rows: &[(Operation, Choice)]) -> String {
+fn plot(title: &str, tuner: &Tuner, rows: &[Row]) -> String {
     let curve = |column: Column| {
         let time = |choice: &Choice| {
             choice.candidates.iter().find(|one| (one.algorithm, one.protocol) == column).map(|one| one.time)
         };
-        let points = rows
-            .iter()
-            .filter_map(|(operation, choice)| Some((operation.bytes as f64, f64::from(time(choice)?))));
+        let points =
+            rows.iter().filter_map(|row| Some((row.operation.bytes as f64, f64::from(time(&row.choice)?))));
         Curve { name: format!("{} {}", column.0, column.1), points: points.collect() }
     };
-    let chosen = rows.iter().map(|(operation, choice)| (operation.bytes as f64, f64::from(choice.best.time)));
+    let chosen = rows.iter().map(|row| (row.operation.bytes as f64, f64::from(row.choice.best.time)));
+    let predicted = rows.iter().map(|row| (row.operation.bytes as f64, row.predicted_us));
+    let predicted = Curve { name: "predicted".to_owned(), points: predicted.collect() };
     Plot {
         title: title.to_owned(),
-        subtitle: format!("{} ranks, {} nodes; the tuner's time", tuner.setup().ranks, tuner.setup().nodes),
-        curves: columns(rows).into_iter().map(curve).collect(),
-        chosen: chosen.collect(),
+        subtitle: format!(
+            "{} ranks, {} nodes; the tuner's times and the prediction",
+            tuner.setup().ranks,
+            tuner.setup().nodes
+        ),
+        curves: columns(rows).into_iter().map(curve).chain([predicted]).collect(),
+        chosen: Some(("NCCL's choice".to_owned(), chosen.collect())),
+        axis: Axis::Bytes,
     }
     .svg()
 }

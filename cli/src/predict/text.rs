@@ -5,25 +5,27 @@ use std::fmt::Write as _;
 use ::topo::nccl::log::show_pattern;
 use ::topo::nccl::tuner::{Cell, Correction, Estimate, Flip, Setup};
 
-use super::Answer;
+use super::{Answer, links};
 
 /// NCCL's line, what it means, the table behind it and why.
 pub(super) fn answer(answer: &Answer) -> String {
     let mut text = String::new();
     match answer.line() {
         Some(line) => push(&mut text, &line),
-        None => push(&mut text, &format!("(NCCL {} prints no line)", answer.tuner.setup().release)),
+        None => push(&mut text, &format!("(NCCL {} prints no line)", answer.tuner().setup().release)),
     }
     text.push('\n');
     head(&mut text, answer);
     text.push('\n');
-    graphs(&mut text, answer.tuner.setup());
+    graphs(&mut text, answer.tuner().setup());
     text.push('\n');
     table(&mut text, answer);
     text.push('\n');
     why(&mut text, answer);
     text.push('\n');
     changes(&mut text, answer);
+    text.push('\n');
+    links::section(&mut text, answer);
     text
 }
 
@@ -37,7 +39,7 @@ fn plural(count: u32, what: &str) -> String {
 }
 
 fn head(text: &mut String, answer: &Answer) {
-    let setup = answer.tuner.setup();
+    let setup = answer.tuner().setup();
     let Estimate { algorithm, protocol, time, .. } = &answer.choice.best;
     let operation = answer.operation;
     let unit = if operation.collective.counts_all_ranks() { " of all ranks" } else { "" };
@@ -66,7 +68,8 @@ fn head(text: &mut String, answer: &Answer) {
     if answer.choice.is_fallback {
         push(text, "everything is off: NCCL takes the ring that it keeps aside");
     }
-    push(text, "NCCL chooses by this time; it is no prediction of how long the operation takes.");
+    push(text, &links::head(answer));
+    push(text, "NCCL chooses by the tuner's time; the prediction is how long the operation takes.");
 }
 
 fn graphs(text: &mut String, setup: &Setup) {
@@ -79,7 +82,7 @@ fn graphs(text: &mut String, setup: &Setup) {
 
 /// Every cell of the collective: those that NCCL considers by time, then those that are off.
 fn table(text: &mut String, answer: &Answer) {
-    let tuner = &answer.tuner;
+    let tuner = answer.tuner();
     push(
         text,
         &format!(
@@ -135,7 +138,7 @@ fn corrections(estimate: &Estimate) -> String {
 fn why(text: &mut String, answer: &Answer) {
     let best = &answer.choice.best;
     push(text, &format!("why {} {} takes {:.6} us", best.algorithm, best.protocol, best.time));
-    if let Some(cell) = answer.tuner.cell(answer.operation.collective, best.algorithm, best.protocol) {
+    if let Some(cell) = answer.tuner().cell(answer.operation.collective, best.algorithm, best.protocol) {
         derivation(text, cell);
     }
     for correction in &best.corrections {
@@ -238,8 +241,11 @@ fn changes(text: &mut String, answer: &Answer) {
         None => none.to_owned(),
     };
     let operation = answer.operation;
-    push(text, &format!("smaller: {}", flip(answer.tuner.flip_down(operation), "the same down to 0 bytes")));
-    push(text, &format!("larger: {}", flip(answer.tuner.flip_up(operation), "the same up to 16 TiB")));
+    push(
+        text,
+        &format!("smaller: {}", flip(answer.tuner().flip_down(operation), "the same down to 0 bytes")),
+    );
+    push(text, &format!("larger: {}", flip(answer.tuner().flip_up(operation), "the same up to 16 TiB")));
     if answer.choice.candidates.iter().any(|one| one.algorithm.is_collnet()) {
         push(text, "CollNet's numbers have not been compared with NCCL's.");
     }

@@ -12,12 +12,12 @@ use super::{Answer, Args};
 
 /// The answer under another release, or with one more variable.
 pub(super) fn other(source: &Source, args: &Args, versus: &str, size: u64) -> Result<Answer> {
-    let setup = if versus.contains('=') {
-        source.setup(args.nccl, &[variable(versus)?])?
+    let model = if versus.contains('=') {
+        source.model(args.nccl, &[variable(versus)?])?
     } else {
-        source.setup(versus.parse::<Release>()?, &[])?
+        source.model(versus.parse::<Release>()?, &[])?
     };
-    Answer::new(setup, args, size)
+    Answer::new(model, args, size)
 }
 
 /// The other line, and every cell that differs.
@@ -26,7 +26,7 @@ pub(super) fn compare(answer: &Answer, other: &Answer, versus: &str) -> String {
     // Writing to a String cannot fail.
     let _ = match other.line() {
         Some(line) => writeln!(text, "  {line}"),
-        None => writeln!(text, "  (NCCL {} prints no line)", other.tuner.setup().release),
+        None => writeln!(text, "  (NCCL {} prints no line)", other.tuner().setup().release),
     };
     let (a, b) = (&answer.choice.best, &other.choice.best);
     let same = (a.algorithm, a.protocol) == (b.algorithm, b.protocol);
@@ -65,8 +65,8 @@ pub(super) fn compare(answer: &Answer, other: &Answer, versus: &str) -> String {
 fn differing<'a>(answer: &'a Answer, other: &'a Answer) -> Vec<(&'a Cell, String)> {
     let collective = answer.operation.collective;
     let mut found = Vec::new();
-    for cell in other.tuner.cells_of(collective) {
-        let before = answer.tuner.cell(collective, cell.algorithm, cell.protocol);
+    for cell in other.tuner().cells_of(collective) {
+        let before = answer.tuner().cell(collective, cell.algorithm, cell.protocol);
         let (old, new) = (numbers(answer, before), numbers(other, Some(cell)));
         if old != new {
             let pair = |i: usize| match (&old, &new) {

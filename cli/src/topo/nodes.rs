@@ -95,6 +95,9 @@ fn show_node(text: &mut String, named: &(String, Node)) {
         let _ = writeln!(text, "  CPU {i}, {}", cpu_name(cpu.kind));
         show_slots(text, &cpu.slots, 4, &mut numbers);
     }
+    if !node.peer_access {
+        let _ = writeln!(text, "  GPUs do not reach each other over PCIe");
+    }
     for line in nvlinks(node) {
         let _ = writeln!(text, "  {line}");
     }

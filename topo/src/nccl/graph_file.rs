@@ -16,6 +16,7 @@ use std::path::Path;
 use super::graph::{Graph, Graphs, Pattern};
 use super::log::pattern_line;
 use super::release::Release;
+use super::system::is_capability;
 use super::tuner::{CollNet, Cpu, Environment, Setup};
 use crate::config::reader::{AT_LEAST_ZERO, Range, Reader, Table, show};
 use crate::config::tree::Tree;
@@ -39,10 +40,8 @@ const LINES_MAX: usize = 100_000;
 
 const COUNT: Range =
     Range::new(|x| (1.0..=1_048_576.0).contains(&x) && x.fract() == 0.0, "a whole number from 1 to 1048576");
-const CAPABILITY: Range = Range::new(
-    |x| (35.0..=999.0).contains(&x) && x.fract() == 0.0,
-    "a compute capability such as 90, without the dot",
-);
+const CAPABILITY: Range =
+    Range::new(is_capability, "a compute capability, 35 to 139, such as 90, without the dot");
 const TRUTH: Range = Range::new(|x| x == 0.0 || x == 1.0, "0 or 1");
 
 /// Reads the communicator that the file at `path` describes.

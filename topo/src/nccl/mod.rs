@@ -6,8 +6,15 @@
 //!
 //! Each layer can be used alone: [`graph::Graphs`] may come from a search or from the lines of a log.
 
+use std::ops::RangeInclusive;
+
+/// Compute capabilities that are modelled, without the dot: from the oldest GPU that a modelled release runs on to
+/// some that are yet to come.
+pub const CAPABILITIES: RangeInclusive<u32> = 35..=139;
+
 pub mod graph;
 pub mod graph_file;
+pub mod graph_xml;
 pub mod infer;
 pub mod log;
 pub mod profiles;

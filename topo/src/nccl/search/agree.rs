@@ -27,6 +27,8 @@ pub struct Search {
     pub ring: Vec<Channel>,
     /// The ways of the tree's channels through the first node.
     pub tree: Vec<Channel>,
+    /// The GPUs of the NVLink-SHARP channels on the first node, heads first.
+    pub nvls: Vec<Channel>,
 }
 
 /// The way of one channel through a node.
@@ -98,6 +100,7 @@ struct OfNode {
     room: u32,
     ring: Vec<Channel>,
     tree: Vec<Channel>,
+    nvls: Vec<Channel>,
 }
 
 impl OfNode {
@@ -137,6 +140,7 @@ impl OfNode {
             room: room as u32,
             ring: ways(ring),
             tree: ways(tree),
+            nvls: ways(nvls),
         }
     }
 
@@ -167,6 +171,7 @@ impl OfNode {
             net_latency_us: self.latency_us,
             ring: self.ring,
             tree: self.tree,
+            nvls: self.nvls,
         }
     }
 }

@@ -2,8 +2,9 @@
 
 use super::walk::Walk;
 use crate::nccl::graph::PathType;
-use crate::nccl::system::machine::DeviceId;
-use crate::nccl::system::paths::{Answer, Path};
+use crate::nccl::system::machine::{DeviceId, Link, LinkKind};
+use crate::nccl::system::paths::{Answer, Leg, Path};
+use crate::nccl::system::routes::Routes;
 
 impl Walk<'_> {
     /// Books `share` of a channel's bandwidth on the way from `from` to `to`, or nothing if the way is not allowed
@@ -24,10 +25,17 @@ impl Walk<'_> {
             }
         }
         let bandwidth = bandwidth * share;
-        let booked = self.book(path, path.legs.len(), bandwidth);
-        if booked < path.legs.len() {
-            self.book(path, booked, -bandwidth);
-            return false;
+        if let Some(left) = &mut self.thousandths {
+            // The rates are whole thousandths, so this is exact.
+            if !book_whole(left, path, whole_thousandths(bandwidth)) {
+                return false;
+            }
+        } else {
+            let booked = self.book(path, path.legs.len(), bandwidth);
+            if booked < path.legs.len() {
+                self.book(path, booked, -bandwidth);
+                return false;
+            }
         }
         self.hops += share as i64 * path.hops() as i64;
         true
@@ -55,6 +63,79 @@ impl Walk<'_> {
             self.left[leg.back] = rounded(self.left[leg.back] - answer);
         }
         count
+    }
+}
+
+/// What is left of each link in thousandths of a GB/s, if a walk with channels of `rates` may count in these: if all
+/// that it ever books are whole ones, and no link's own bandwidth is so near to one of them that rounding decides.
+pub(super) fn thousandths(routes: &Routes, rates: [f32; 2]) -> Option<Vec<i32>> {
+    let shares = rates.into_iter().flat_map(|rate| [1.0, 0.5, 2.0].map(|share| rate * share));
+    let mut wanted: Vec<f32> = shares.collect();
+    if routes.costs_more {
+        let more: Vec<f32> = wanted.iter().map(|wanted| wanted * 6.0 / 5.0).collect();
+        wanted.extend(more);
+    }
+    if routes.answers {
+        let eighths: Vec<f32> = wanted.iter().map(|wanted| wanted / 8.0).collect();
+        wanted.extend(eighths);
+    }
+    let is_whole = |rate: f32| rate < WHOLE_BELOW && (rate * 1000.0).round() / 1000.0 == rate;
+    let none_is = |rate: f32| wanted.iter().all(|&wanted| (wanted - rate).abs() > 0.01);
+    // What is left of PCIe also decides the order of GPUs, so it has to be the very same number.
+    let fits = |link: &Link| {
+        let rate = link.bandwidth;
+        let near = (rate * 1000.0).round() / 1000.0;
+        let decides = link.kind == LinkKind::Pcie || (near - rate).abs() > 0.0001 || !none_is(rate);
+        rate < WHOLE_BELOW && (near == rate || !decides)
+    };
+    let links = &routes.machine.links;
+    let whole = wanted.iter().all(|&rate| is_whole(rate)) && links.iter().all(fits);
+    whole.then(|| links.iter().map(|link| whole_thousandths(link.bandwidth)).collect())
+}
+
+/// The nearest whole number of thousandths; a cast, for `round` is a call on older processors.
+#[inline]
+fn whole_thousandths(bandwidth: f32) -> i32 {
+    let thousandths = bandwidth * 1000.0;
+    (thousandths + 0.5f32.copysign(thousandths)) as i32
+}
+
+/// Bandwidths below this have thousandths in single precision, and some room.
+const WHOLE_BELOW: f32 = 1000.0;
+
+/// Takes `rate` thousandths from each leg of a path, or gives them back if it is negative; nothing if one has too
+/// little.
+#[inline]
+fn book_whole(left: &mut [i32], path: &Path, rate: i32) -> bool {
+    for (i, leg) in path.legs.iter().enumerate() {
+        let (wanted, answer) = leg.whole(rate);
+        let enough = left[leg.link] >= wanted && (leg.answer == Answer::None || left[leg.back] >= answer);
+        // What is given back is below zero, and there may be less than nothing left of it for no link.
+        if !enough {
+            for leg in &path.legs[..i] {
+                let (wanted, answer) = leg.whole(rate);
+                left[leg.link] += wanted;
+                left[leg.back] += answer;
+            }
+            return false;
+        }
+        left[leg.link] -= wanted;
+        left[leg.back] -= answer;
+    }
+    true
+}
+
+impl Leg {
+    /// What the leg takes of its link, and of the way back, in thousandths.
+    #[inline]
+    fn whole(&self, rate: i32) -> (i32, i32) {
+        let wanted = if self.costs_more { rate * 6 / 5 } else { rate };
+        let answer = match self.answer {
+            Answer::None => 0,
+            Answer::Eighth => wanted / 8,
+            Answer::Whole => wanted,
+        };
+        (wanted, answer)
     }
 }
 
@@ -101,8 +182,10 @@ mod tests {
         let mut best = Found { goal: goal.clone(), ways: Vec::new(), hops: 0 };
         let mut walk = Walk::new(&routes, goal, &mut best, 1, 0);
         book(&mut walk);
-        let links = routes.machine.links.iter().zip(&walk.left);
-        links.map(|(link, left)| link.bandwidth - left).filter(|&taken| taken != 0.0).collect()
+        let links = routes.machine.links.iter().enumerate();
+        let taken = links.map(|(number, link)| link.bandwidth - walk.left_of(number));
+        // A link's own bandwidth may be a little off the nearest thousandth.
+        taken.filter(|taken| taken.abs() > 0.0005).collect()
     }
 
     #[test]
@@ -129,8 +212,9 @@ mod tests {
                 assert!(walk.follow(gpus[a], gpus[b], 1.0));
             })
         };
-        assert!(of("t4x4_intel", 0, 1).iter().all(|taken| (taken - 9.6).abs() < 1e-3));
-        assert!(of("pcie_4090x4_amd", 0, 1).iter().all(|&taken| taken == 8.0));
+        let t4 = of("t4x4_intel", 0, 1);
+        assert!(t4.len() == 2 && t4.iter().all(|taken| (taken - 9.6).abs() < 1e-3), "{t4:?}");
+        assert!(of("pcie_4090x4_amd", 0, 1) == [8.0, 8.0]);
         assert!(of("pcie_4090x4_intel2s", 0, 3).iter().all(|&taken| taken == 8.0));
     }
 
@@ -141,9 +225,9 @@ mod tests {
             let gpus = &walk.routes.machine.gpus;
             let (a, b) = (gpus[0], gpus[7]);
             assert!(walk.follow(a, b, 1.0));
-            let (before, hops) = (walk.left.clone(), walk.hops);
+            let (before, hops) = (walk.thousandths.clone(), walk.hops);
             assert!(!walk.follow(a, b, 1.0));
-            assert_eq!((&walk.left, walk.hops), (&before, hops));
+            assert_eq!((&walk.thousandths, walk.hops), (&before, hops));
             walk.follow(a, b, -1.0);
             assert_eq!(walk.hops, 0);
         });

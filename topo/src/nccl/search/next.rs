@@ -173,7 +173,7 @@ fn neighbours(gpu: usize, count: usize, pattern: Pattern) -> [Option<usize>; 2] 
 pub(super) fn pcie_left(walk: &Walk<'_>, gpu: usize) -> f32 {
     let machine = &walk.routes.machine;
     let link = machine.pcie_of(machine.gpus[gpu]);
-    link.map_or(-1.0, |link| walk.left[link].min(walk.left[machine.links[link].back]))
+    link.map_or(-1.0, |link| walk.left_of(link).min(walk.left_of(machine.links[link].back)))
 }
 
 /// Sorts by halves that are merged; the outcome is defined by this even though the order is not total.

@@ -6,6 +6,7 @@ use crate::nccl::system::{Node, parse_nodes};
 
 mod rules;
 mod sound;
+mod walks;
 
 const TOPOLOGIES: &str = include_str!("../../../testdata/nccl/topologies.yaml");
 const GRAPHS: &str = include_str!("../../../testdata/nccl/graphs.tsv");

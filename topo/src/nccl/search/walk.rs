@@ -4,6 +4,7 @@
 //! began, and goes on with the next channel; it takes back what it booked wherever it cannot go on. Every GPU that
 //! it looks at costs a step of a budget, so what it finds in large nodes depends on the order in which it looks.
 
+use super::book;
 use super::habits::Habits;
 use super::next::{self, Score};
 use crate::nccl::graph::{PathType, Pattern};
@@ -92,12 +93,16 @@ pub(super) struct Walk<'a> {
     pub(super) ways: Vec<Way>,
     /// GPUs that the channel under way has visited, by channel.
     visited: Vec<u64>,
-    /// Bandwidth left on each link, and of each port.
+    /// Bandwidth left on each link; counted in thousandths where that is exact, which is faster.
     pub(super) left: Vec<f32>,
+    pub(super) thousandths: Option<Vec<i32>>,
+    /// Bandwidth left of each port.
     ports_left: Vec<f32>,
     /// Ports by which channels may enter, and by which they may leave from each GPU, the preferred ones first.
     entries: Vec<usize>,
     exits: Vec<Vec<usize>>,
+    /// The GPUs at which channels from each port begin, in the order of their numbers.
+    closest: Vec<Vec<usize>>,
     /// Places of the goal's worst types in the release's order, and whether it is a tree, which goes both ways.
     pub(super) worst_intra: u8,
     pub(super) worst_inter: u8,
@@ -121,15 +126,27 @@ impl<'a> Walk<'a> {
             ways: vec![Way { gpus: vec![0; gpus], ports: [0; 2] }; room],
             visited: vec![0; room],
             left: routes.machine.links.iter().map(|link| link.bandwidth).collect(),
+            thousandths: book::thousandths(routes, [goal.bw_intra, goal.bw_inter]),
             ports_left: routes.port_bandwidths(),
             entries: next::ports(routes, goal.type_inter, None),
             exits: (0..gpus).map(|gpu| next::ports(routes, goal.type_inter, Some(gpu))).collect(),
+            closest: routes
+                .machine
+                .ports
+                .iter()
+                .map(|&port| routes.closest_gpus(port, goal.bw_inter.trunc()))
+                .collect(),
             worst_intra: goal.type_intra.distance(release),
             worst_inter: goal.type_inter.distance(release),
             is_tree: matches!(goal.pattern, Pattern::BalancedTree | Pattern::SplitTree | Pattern::Tree),
             scores: [Vec::with_capacity(gpus), Vec::with_capacity(gpus)],
             goal,
         }
+    }
+
+    /// What is left of a link, in GB/s.
+    pub(super) fn left_of(&self, link: usize) -> f32 {
+        self.thousandths.as_ref().map_or(self.left[link], |left| left[link] as f32 / 1000.0)
     }
 
     /// Looks for the channel after those that are finished.
@@ -171,17 +188,16 @@ impl<'a> Walk<'a> {
                 continue;
             }
             self.ways[self.count].ports[0] = port;
-            let sharing: Vec<usize> =
-                (0..self.ports_left.len()).filter(|&other| self.routes.same_port(port, other)).collect();
-            for &other in &sharing {
+            let sharing = self.routes.sharing(port);
+            for &other in sharing {
                 self.ports_left[other] -= bandwidth;
             }
             if self.goal.pattern == Pattern::Nvls {
                 self.head(port, ports, errand);
             } else {
-                self.enter(port, bandwidth, errand);
+                self.enter(port, errand);
             }
-            for &other in &sharing {
+            for &other in sharing {
                 self.ports_left[other] += bandwidth;
             }
         }
@@ -203,7 +219,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Goes from `port` to those GPUs that are worth a try.
-    fn enter(&mut self, port: usize, bandwidth: f32, errand: Errand) {
+    fn enter(&mut self, port: usize, errand: Errand) {
         let (routes, habits) = (self.routes, self.habits);
         let from = routes.machine.ports[port];
         if self.count > 0 && (self.goal.same_channels || habits.replays) {
@@ -226,10 +242,11 @@ impl<'a> Walk<'a> {
             }
             return;
         }
-        let closest = routes.closest_gpus(from, bandwidth);
+        let closest = self.closest[port].len();
         if habits.spares_busy {
             for busy in [false, true] {
-                for &gpu in &closest {
+                for i in 0..closest {
+                    let gpu = self.closest[port][i];
                     if (next::pcie_left(self, gpu) <= 0.0) == busy {
                         self.try_gpu(Some(from), gpu, 0, errand);
                     }
@@ -239,8 +256,9 @@ impl<'a> Walk<'a> {
         }
         let gpus = routes.machine.gpus.len();
         let turn = self.count % gpus;
-        let later = closest.partition_point(|&gpu| gpu < turn);
-        for &gpu in closest[later..].iter().chain(&closest[..later]) {
+        let later = self.closest[port].partition_point(|&gpu| gpu < turn);
+        for i in 0..closest {
+            let gpu = self.closest[port][(later + i) % closest];
             self.try_gpu(Some(from), gpu, 0, errand);
         }
     }

@@ -129,7 +129,7 @@ impl<'a> Dump<'a> {
             }
         }
         let nvlinks = self.nvlinks();
-        let node = Node { cpus, nvlinks };
+        let node = Node { cpus, nvlinks, peer_access: true };
         if self.problems.is_empty()
             && let Err(error) = node.check()
         {

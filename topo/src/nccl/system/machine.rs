@@ -69,6 +69,8 @@ pub(crate) struct Machine {
     pub(crate) gpus: Vec<DeviceId>,
     pub(crate) ports: Vec<DeviceId>,
     pub(crate) nvs: Option<DeviceId>,
+    /// Whether GPUs read each other's memory over PCIe.
+    pub(crate) peer_access: bool,
 }
 
 impl Machine {
@@ -83,6 +85,7 @@ impl Machine {
             gpus: Vec::new(),
             ports: Vec::new(),
             nvs: None,
+            peer_access: node.peer_access,
         };
         for cpu in &node.cpus {
             let id = machine.add(Kind::Cpu(cpu.kind));

@@ -10,12 +10,12 @@
 //! A [`Node`] is what a person describes; a machine is what one release of NCCL makes of it.
 
 mod import;
-pub(super) mod machine;
+pub(crate) mod machine;
 mod node;
 pub(super) mod paths;
 mod rates;
 mod read;
-pub(super) mod routes;
+pub(crate) mod routes;
 mod write;
 
 #[cfg(test)]
@@ -24,5 +24,6 @@ mod tests;
 pub use import::{Imported, import, import_file};
 pub(super) use node::GPUS_MAX;
 pub use node::{Cpu, CpuKind, Device, Gpu, Node, NodeError, NvLink, NvPeer, Port, Slot};
+pub(super) use read::is_capability;
 pub use read::{load_nodes, parse_nodes};
 pub use write::to_yaml;

@@ -1,6 +1,7 @@
 //! A node as a person describes it, and what must hold for it to be one.
 
 use super::rates;
+use crate::nccl::CAPABILITIES;
 
 /// Most GPUs of a node; NCCL itself has room for more, but no node has them.
 pub(crate) const GPUS_MAX: usize = 32;
@@ -24,6 +25,8 @@ pub struct Node {
     pub cpus: Vec<Cpu>,
     /// NVLinks, each direction of a pair of GPUs by itself.
     pub nvlinks: Vec<NvLink>,
+    /// Whether GPUs read each other's memory over PCIe; GeForce cards do not, NVLink always does.
+    pub peer_access: bool,
 }
 
 /// One NUMA node of CPUs.
@@ -168,7 +171,7 @@ pub enum NodeError {
     #[error("a port has a latency of {0} us; write 0 to 1000000")]
     Latency(f32),
     /// A compute capability that no GPU has.
-    #[error("compute capability {0} is not modelled; write 60 to 130, such as 90 for an H100")]
+    #[error("compute capability {0} is not modelled; write 35 to 139, such as 90 for an H100")]
     Sm(u32),
 }
 
@@ -193,6 +196,63 @@ impl Node {
             }
         });
         ports
+    }
+
+    /// The same node with those GPUs alone whose numbers are in `numbers`; they are numbered anew, in order.
+    pub fn with_gpus(&self, numbers: &[u32]) -> Self {
+        fn keep(slots: &[Slot], numbers: &[u32], next: &mut u32) -> Vec<Slot> {
+            let mut kept = Vec::new();
+            for slot in slots {
+                let device = match &slot.device {
+                    Device::Switch(below) => Device::Switch(keep(below, numbers, next)),
+                    Device::Gpu(_) => {
+                        *next += 1;
+                        if !numbers.contains(&(*next - 1)) {
+                            continue;
+                        }
+                        slot.device.clone()
+                    }
+                    Device::Card(_) => slot.device.clone(),
+                };
+                kept.push(Slot { bandwidth: slot.bandwidth, device });
+            }
+            kept
+        }
+        let mut next = 0;
+        let cpus =
+            self.cpus.iter().map(|cpu| Cpu { kind: cpu.kind, slots: keep(&cpu.slots, numbers, &mut next) });
+        let cpus = cpus.collect();
+        let mut sorted: Vec<u32> = numbers.iter().copied().filter(|&number| number < next).collect();
+        sorted.sort_unstable();
+        sorted.dedup();
+        let place = |gpu: u32| sorted.binary_search(&gpu).ok().map(|place| place as u32);
+        let nvlinks = self.nvlinks.iter().filter_map(|link| {
+            let peer = match link.peer {
+                NvPeer::Gpu(peer) => NvPeer::Gpu(place(peer)?),
+                NvPeer::Switch => NvPeer::Switch,
+            };
+            Some(NvLink { gpu: place(link.gpu)?, peer, links: link.links })
+        });
+        let nvlinks = nvlinks.collect();
+        Self { cpus, nvlinks, peer_access: self.peer_access }
+    }
+
+    /// The same node whose network ports all run at `mbps` 10^6 bits per second.
+    pub fn with_port_speed(&self, mbps: u32) -> Self {
+        fn walk(slots: &mut [Slot], mbps: u32) {
+            for slot in slots {
+                match &mut slot.device {
+                    Device::Switch(below) => walk(below, mbps),
+                    Device::Card(ports) => ports.iter_mut().for_each(|port| port.mbps = mbps),
+                    Device::Gpu(_) => {}
+                }
+            }
+        }
+        let mut node = self.clone();
+        for cpu in &mut node.cpus {
+            walk(&mut cpu.slots, mbps);
+        }
+        node
     }
 
     /// The bandwidth in 10^9 bytes per second of a PCIe link of generation 1 to 6 with `lanes` lanes, if it exists.
@@ -237,7 +297,7 @@ impl Node {
         }
         limit("GPUs", gpus.len(), GPUS_MAX)?;
         limit("network ports", ports.len(), PORTS_MAX)?;
-        if let Some(gpu) = gpus.iter().find(|gpu| !(60..=130).contains(&gpu.sm)) {
+        if let Some(gpu) = gpus.iter().find(|gpu| !CAPABILITIES.contains(&gpu.sm)) {
             return Err(NodeError::Sm(gpu.sm));
         }
         if let Some(port) = ports.iter().find(|port| !(0.0..=1e6).contains(&port.latency_us)) {

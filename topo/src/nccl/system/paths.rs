@@ -108,6 +108,11 @@ impl Paths {
         }
     }
 
+    /// The legs of all ways.
+    pub(super) fn legs(&self) -> impl Iterator<Item = &Leg> {
+        self.all.iter().flat_map(|path| &path.legs)
+    }
+
     pub(super) fn set(&mut self, from: DeviceId, to: DeviceId, path: Path) {
         self.all[from * self.devices + to] = path;
     }

@@ -8,6 +8,7 @@
 //!     -
 //!       - {switch: true, pcie_gen: 4, gpus: 2, nics: [[200000, 0, 1]]}  # Mbit/s, latency in us, GPU-direct RDMA
 //!   nvswitch: 12              # NVLinks of each GPU to the switch; or `nvlink`, a matrix of links between GPUs
+//!   p2p: true                 # false: GPUs reach each other by NVLink or through memory of the host, as GeForce cards
 //! ```
 //!
 //! An entry may also have `lanes` (16), or `bandwidth` in GB/s instead of `pcie_gen`; `sm` and `gdr` of its GPUs;
@@ -20,10 +21,11 @@ use crate::config::reader::{self, Range, Reader, Table, show};
 use crate::config::tree::Tree;
 use crate::config::{FILE_BYTES_MAX, bytes_of, syntax};
 use crate::lines::join;
+use crate::nccl::CAPABILITIES;
 use crate::near::near;
 use crate::{ConfigError, Problem};
 
-const NODE_KEYS: &[&str] = &["cpu", "sm", "numa", "nvlink", "nvswitch"];
+const NODE_KEYS: &[&str] = &["cpu", "sm", "numa", "nvlink", "nvswitch", "p2p"];
 const SLOT_KEYS: &[&str] =
     &["switch", "pcie_gen", "lanes", "bandwidth", "sm", "gpus", "gdr", "nics", "card", "slots"];
 /// Names of CPUs; `intel_MODEL` stands for any other Intel.
@@ -53,8 +55,7 @@ const LIST_MAX: usize = 64;
 /// Largest model number of a CPU.
 const MODEL_MAX: u32 = 4095;
 
-const SM: Range =
-    Range::new(|sm| (60.0..=130.0).contains(&sm) && sm.fract() == 0.0, "a compute capability such as 90");
+const SM: Range = Range::new(is_capability, "a compute capability, 35 to 139, such as 90, without the dot");
 const GENERATION: Range = Range::new(
     |generation| (1.0..=6.0).contains(&generation) && generation.fract() == 0.0,
     "a PCIe generation, 1 to 6",
@@ -69,6 +70,11 @@ const GPUS: Range = Range::new(
 );
 const LINKS: Range =
     Range::new(|links| (1.0..=64.0).contains(&links) && links.fract() == 0.0, "a number of NVLinks, 1 to 64");
+
+/// Whether a number of a file is a compute capability.
+pub(crate) fn is_capability(number: f64) -> bool {
+    number.fract() == 0.0 && CAPABILITIES.contains(&(number as u32))
+}
 
 /// Reads the nodes of the file at `path`, in the order of the file.
 ///
@@ -141,7 +147,8 @@ fn read_node(reader: &mut Reader<'_>, value: &Tree, field: &str) -> Option<Node>
         .unwrap_or(None);
     let kind = cpu?;
     let cpus = slots?.into_iter().map(|slots| Cpu { kind, slots }).collect();
-    let mut node = Node { cpus, nvlinks: Vec::new() };
+    let peer_access = read_switch(reader, &table, "p2p", true)?;
+    let mut node = Node { cpus, nvlinks: Vec::new(), peer_access };
     node.nvlinks = read_nvlinks(reader, &table, node.gpus().len())?;
     sm?;
     match node.check() {

@@ -1,7 +1,7 @@
 //! Detours: where GPUs or cards may not reach each other, and where a neighbour is a better way to the network.
 
 use super::machine::{DeviceId, Kind, Machine};
-use super::paths::{Path, Paths, worse};
+use super::paths::{Answer, Path, Paths, worse};
 use super::{CpuKind, rates};
 use crate::nccl::graph::PathType;
 use crate::nccl::search::Env;
@@ -16,15 +16,28 @@ pub(crate) struct Routes {
     pub(crate) paths: Paths,
     /// For each port the GPU next to it that uses it.
     near: Vec<Option<usize>>,
+    /// For each port those that share its bandwidth.
+    sharing: Vec<Vec<usize>>,
     /// Types that paths inside of the node have, and paths to ports.
     used: (Vec<PathType>, Vec<PathType>),
+    /// Whether any leg costs more than what goes over it, and whether any is answered.
+    pub(crate) costs_more: bool,
+    pub(crate) answers: bool,
 }
 
 impl Routes {
     /// Paths, and the detours that the environment asks for.
     pub(crate) fn of(machine: Machine, env: &Env) -> Self {
         let paths = Paths::of(&machine, !env.nvb_disable);
-        let mut routes = Self { machine, paths, near: Vec::new(), used: (Vec::new(), Vec::new()) };
+        let mut routes = Self {
+            machine,
+            paths,
+            near: Vec::new(),
+            sharing: Vec::new(),
+            used: (Vec::new(), Vec::new()),
+            costs_more: false,
+            answers: false,
+        };
         for at in 0..routes.machine.gpus.len() {
             routes.avoid_peer_access(at, env);
         }
@@ -34,7 +47,12 @@ impl Routes {
             }
         }
         routes.paths.weigh(&routes.machine);
+        routes.costs_more = routes.paths.legs().any(|leg| leg.costs_more);
+        routes.answers = routes.paths.legs().any(|leg| leg.answer != Answer::None);
         routes.used = routes.used_types();
+        let ports = 0..routes.machine.ports.len();
+        let sharing = |port| ports.clone().filter(|&other| routes.same_port(port, other)).collect();
+        routes.sharing = ports.clone().map(sharing).collect();
         routes.near = (0..routes.machine.ports.len()).map(|port| routes.user_of(port)).collect();
         routes
     }
@@ -56,6 +74,13 @@ impl Routes {
         }
     }
 
+    /// Whether GPU number `a` reads the memory of GPU number `b`; otherwise they meet in memory of the host.
+    pub(crate) fn are_peers(&self, a: usize, b: usize, env: &Env) -> bool {
+        let gpus = &self.machine.gpus;
+        let kind = self.paths.get(gpus[a], gpus[b]).kind;
+        kind.within(self.peer_level(env), self.machine.release)
+    }
+
     /// The worst path over which GPUs read each other's memory.
     fn peer_level(&self, env: &Env) -> PathType {
         let cpu = self.machine.cpus.iter().find_map(|&cpu| match self.machine.devices[cpu] {
@@ -63,6 +88,9 @@ impl Routes {
             _ => None,
         });
         let few = self.machine.gpus.len() <= 2;
+        if !self.machine.peer_access {
+            return env.p2p_level.filter(|&level| level == PathType::Loc).unwrap_or(PathType::Nvb);
+        }
         env.p2p_level.unwrap_or(match cpu {
             Some(CpuKind::Amd) if few || !self.machine.release.since(23, 0) => PathType::Sys,
             Some(CpuKind::Power) if !self.machine.release.since(23, 0) => PathType::Sys,
@@ -207,6 +235,11 @@ impl Routes {
     /// Bandwidth of each port in 10^9 bytes per second.
     pub(crate) fn port_bandwidths(&self) -> Vec<f32> {
         (0..self.machine.ports.len()).map(|port| rates::port(self.machine.port(port).mbps)).collect()
+    }
+
+    /// The ports that share the bandwidth of `port`, itself among them.
+    pub(crate) fn sharing(&self, port: usize) -> &[usize] {
+        &self.sharing[port]
     }
 
     /// Whether two numbers stand for one port: the same, or the same card.

@@ -67,7 +67,7 @@ fn every_broken_description_names_line_field_and_remedy() {
         ("cpu: amd", "cpu: intel_99999", 2, "box.cpu", "no CPU"),
         ("  cpu: amd\n", "", 1, "box.cpu", "missing"),
         ("sm: 90", "sm: 9.0", 3, "box.sm", "compute capability"),
-        ("sm: 90", "sm: 50", 3, "box.sm", "compute capability"),
+        ("sm: 90", "sm: 30", 3, "box.sm", "compute capability"),
         ("sm: 90", "sms: 90", 3, "box.sms", "did you mean `sm`"),
         ("switch: true", "switch: yes please", 6, "box.numa[0][0].switch", "true"),
         ("pcie_gen: 5", "pcie_gen: 7", 6, "box.numa[0][0].pcie_gen", "1 to 6"),

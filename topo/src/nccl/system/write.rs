@@ -27,6 +27,9 @@ pub fn to_yaml(name: &str, node: &Node) -> String {
         write_slots(&mut text, &cpu.slots, 6, sm);
     }
     write_nvlinks(&mut text, node);
+    if !node.peer_access {
+        text.push_str("  p2p: false\n");
+    }
     text
 }
 

@@ -91,6 +91,14 @@ impl Choice {
     }
 }
 
+/// An estimate without its names.
+struct Timed {
+    time: f32,
+    latency: f32,
+    bandwidth: f32,
+    corrections: [Option<Correction>; 3],
+}
+
 impl Tuner {
     /// Chooses for an operation.
     ///
@@ -113,6 +121,9 @@ impl Tuner {
 
     /// The algorithm and protocol of [`Tuner::choose`], without the rest.
     pub(crate) fn pick(&self, operation: Operation) -> Option<(Algorithm, Protocol)> {
+        if let Some((algorithm, protocol, _)) = self.best(operation) {
+            return Some((algorithm, protocol));
+        }
         let choice = self.choose(operation).ok()?;
         Some((choice.best.algorithm, choice.best.protocol))
     }
@@ -148,48 +159,66 @@ impl Tuner {
         TunerError::NothingLeft { collective: operation.collective, remedy }
     }
 
+    /// What NCCL takes and its time, without the list of candidates: allocates nothing. `None` if everything is off.
+    pub fn best(&self, operation: Operation) -> Option<(Algorithm, Protocol, f32)> {
+        let mut best: Option<(Algorithm, Protocol, f32)> = None;
+        for cell in self.cells_of(operation.collective).filter(|cell| considers(cell, operation)) {
+            let time = self.timed(cell, operation, cell.effective_bandwidth()).time;
+            if best.is_none_or(|(_, _, least)| time < least) {
+                best = Some((cell.algorithm, cell.protocol, time));
+            }
+        }
+        best
+    }
+
     fn estimate(&self, cell: &Cell, operation: Operation, bandwidth: f32) -> Estimate {
-        let mut estimate = Estimate {
+        let timed = self.timed(cell, operation, bandwidth);
+        Estimate {
             algorithm: cell.algorithm,
             protocol: cell.protocol,
-            time: 0.0,
-            latency: cell.latency.total,
-            bandwidth,
-            corrections: Vec::new(),
-        };
-        self.correct(&mut estimate, operation);
+            time: timed.time,
+            latency: timed.latency,
+            bandwidth: timed.bandwidth,
+            corrections: timed.corrections.into_iter().flatten().collect(),
+        }
+    }
+
+    fn timed(&self, cell: &Cell, operation: Operation, bandwidth: f32) -> Timed {
+        let mut timed =
+            Timed { time: 0.0, latency: cell.latency.total, bandwidth, corrections: [const { None }; 3] };
+        self.correct(cell, &mut timed, operation);
         // Each step in single precision, as NCCL computes it.
-        estimate.time = estimate.latency + operation.bytes as f32 / (1000.0 * estimate.bandwidth);
+        timed.time = timed.latency + operation.bytes as f32 / (1000.0 * timed.bandwidth);
         let deep = self.setup.ranks > FP8_RANKS_MAX && self.setup.release.since(24, 0);
         if operation.fp8 && deep && cell.algorithm == Algorithm::Ring {
-            estimate.time *= 1024.0;
-            estimate.corrections.push(Correction::Fp8Ring);
+            timed.time *= 1024.0;
+            timed.corrections[2] = Some(Correction::Fp8Ring);
         }
-        estimate
+        timed
     }
 
     /// What the size does to latency and bandwidth.
-    fn correct(&self, estimate: &mut Estimate, operation: Operation) {
+    fn correct(&self, cell: &Cell, timed: &mut Timed, operation: Operation) {
         let all_reduce = operation.collective == Collective::AllReduce;
         let size = (operation.bytes / 64).checked_ilog2();
-        let entries = match estimate.algorithm {
+        let entries = match cell.algorithm {
             Algorithm::Tree => self.constants.tree_sizes,
             Algorithm::NvlsTree if self.corrects_nvls_tree() => self.constants.tree_sizes,
             _ => 0,
         };
         if let Some(size) = size.filter(|size| all_reduce && *size < entries) {
-            let factor = TREE_CORRECTION[estimate.protocol.id()][size as usize];
-            estimate.bandwidth *= factor;
+            let factor = TREE_CORRECTION[cell.protocol.id()][size as usize];
+            timed.bandwidth *= factor;
             if factor != 1.0 {
-                estimate.corrections.push(Correction::Tree { factor, from: 64 << size });
+                timed.corrections[0] = Some(Correction::Tree { factor, from: 64 << size });
             }
         }
-        let ring = estimate.algorithm == Algorithm::Ring && estimate.protocol == Protocol::Simple;
+        let ring = cell.algorithm == Algorithm::Ring && cell.protocol == Protocol::Simple;
         let from = self.plateau_from();
         if ring && all_reduce && self.setup.nodes > 1 && operation.bytes >= from {
             let factor = if self.setup.compute_capability < 80 { 1.9 } else { 1.4 };
-            estimate.latency = (f64::from(estimate.latency) * factor) as f32;
-            estimate.corrections.push(Correction::RingPlateau { factor, from });
+            timed.latency = (f64::from(timed.latency) * factor) as f32;
+            timed.corrections[1] = Some(Correction::RingPlateau { factor, from });
         }
     }
 

@@ -41,8 +41,8 @@ const SEARCH: &[&str] = &[
 ];
 /// Variables that replace or bypass a part of the model, and what to do instead.
 const OUTSIDE: &[(&str, &str)] = &[
-    ("NCCL_TOPO_FILE", "its file describes a machine; give its graphs as a log prints them"),
-    ("NCCL_GRAPH_FILE", "its file has the graphs; give them as a log prints them"),
+    ("NCCL_TOPO_FILE", "its file describes a machine; import that and give the machine instead"),
+    ("NCCL_GRAPH_FILE", "its file has the graphs; read these and give them instead"),
     ("NCCL_TUNER_PLUGIN", "a plugin's choices are not modelled; leave it out"),
     ("NCCL_TUNER_CONFIG_FILE", "a plugin's choices are not modelled; leave it out"),
     ("NCCL_SHM_DISABLE", "the search does not model it; give the graphs as a log prints them"),

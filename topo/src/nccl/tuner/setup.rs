@@ -7,8 +7,11 @@ use super::constants::{Constants, HopClass};
 use super::environment::Environment;
 use super::error::TunerError;
 use super::names::Algorithm;
+use crate::nccl::CAPABILITIES;
 use crate::nccl::graph::{Graph, Graphs, PathType};
 use crate::nccl::release::Release;
+use crate::nccl::search::Search;
+use crate::nccl::system::{CpuKind, Node};
 
 /// Most ranks of a communicator; far above any machine, small enough that no sum overflows.
 pub const RANKS_MAX: u32 = 1 << 20;
@@ -132,9 +135,10 @@ impl Setup {
             return refuse(format!("{nodes} nodes for {ranks} ranks; each node has at least one rank"));
         }
         let (low, high) = (self.compute_capability, self.compute_capability_max);
-        if !(35..=999).contains(&low) || !(low..=999).contains(&high) {
+        let (least, most) = (*CAPABILITIES.start(), *CAPABILITIES.end());
+        if !CAPABILITIES.contains(&low) || !(low..=most).contains(&high) {
             return refuse(format!(
-                "compute capability {low} to {high}; write 70 for 7.0 up to 999, the smaller first"
+                "compute capability {low} to {high}; write {least} to {most}, such as 70 for 7.0, the smaller first"
             ));
         }
         let latency = self.plugin_latency_us;
@@ -162,6 +166,37 @@ impl Setup {
             ));
         }
         Ok(())
+    }
+
+    /// The communicator of all GPUs of `nodes` nodes like `node`, for which `found` is the search's result.
+    pub fn of_search(
+        node: &Node,
+        nodes: u32,
+        release: Release,
+        found: &Search,
+        environment: Environment,
+    ) -> Self {
+        let gpus = node.gpus();
+        let capabilities = || gpus.iter().map(|gpu| gpu.sm);
+        Self {
+            release,
+            ranks: (gpus.len() as u32).saturating_mul(nodes),
+            nodes,
+            compute_capability: capabilities().min().unwrap_or(0),
+            compute_capability_max: capabilities().max().unwrap_or(0),
+            cpu: match node.cpus.first().map(|cpu| cpu.kind) {
+                Some(CpuKind::Amd) => Cpu::Amd,
+                Some(CpuKind::Arm) => Cpu::Arm,
+                Some(CpuKind::Power) => Cpu::Power,
+                Some(CpuKind::Zhaoxin(_)) => Cpu::Zhaoxin,
+                Some(CpuKind::Intel(_)) | None => Cpu::Intel,
+            },
+            plugin_latency_us: found.net_latency_us,
+            graphs: found.graphs.clone(),
+            collnet: None,
+            cuda_11_8: false,
+            environment,
+        }
     }
 
     /// The graph that an algorithm runs on, if there is one.

@@ -74,7 +74,8 @@ fn the_largest_node_ends_within_stack_and_time() {
         Slot { bandwidth: 48.0, device: Device::Card(vec![port]) }
     };
     let slots: Vec<Slot> = (0..32).map(gpu).chain((0..64).map(card)).collect();
-    let mut node = Node { cpus: vec![Cpu { kind: CpuKind::Amd, slots }], nvlinks: Vec::new() };
+    let mut node =
+        Node { cpus: vec![Cpu { kind: CpuKind::Amd, slots }], nvlinks: Vec::new(), peer_access: true };
     for with_switch in [false, true] {
         if with_switch {
             let link = |gpu| NvLink { gpu, peer: NvPeer::Switch, links: 18 };
@@ -124,7 +125,7 @@ fn any_node() -> impl Strategy<Value = Node> {
             slots
         };
         let cpus = cpus.into_iter().map(|parts| Cpu { kind, slots: slots(parts) }).collect();
-        let mut node = Node { cpus, nvlinks: Vec::new() };
+        let mut node = Node { cpus, nvlinks: Vec::new(), peer_access: true };
         let gpus = node.gpus().len() as u32;
         node.nvlinks = match nvlink {
             0 => Vec::new(),

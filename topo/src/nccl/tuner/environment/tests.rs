@@ -73,7 +73,7 @@ fn hostile_values_name_what_is_accepted() {
         ("NCCL_NVLS_ENABLE", "yes", "from 0 to 2"),
         ("NCCL_LL128_C2C", "2", "from 0 to 1"),
         ("NCCL_ALGOS", "tree", "did you mean NCCL_ALGO?"),
-        ("NCCL_GRAPH_FILE", "/x", "as a log prints them"),
+        ("NCCL_GRAPH_FILE", "/x", "give them instead"),
         ("PATH", "/bin", "those are NCCL_ALGO"),
         ("", "", "those are NCCL_ALGO"),
     ] {
