@@ -79,7 +79,7 @@ pub fn describe() -> [String; 5] {
 }
 
 /// The first line that a command prints; empty if it cannot run.
-pub(crate) fn said(program: &str, args: &[&str]) -> String {
+pub fn said(program: &str, args: &[&str]) -> String {
     let output = Command::new(program).args(args).output().map(|output| output.stdout).unwrap_or_default();
     String::from_utf8_lossy(&output).lines().next().unwrap_or_default().to_owned()
 }

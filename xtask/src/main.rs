@@ -51,7 +51,7 @@ enum Command {
     Kill(kill::Options),
     /// Every operation between processes against its definition: settings, types, reductions, shapes at random
     Conform(conform::Options),
-    /// RingCCL beside other libraries at the named points, in one interleaved run
+    /// RingCCL beside other libraries in one interleaved run, or what the ways through shared memory cost
     Bench(bench::Options),
     /// Mixed operations of 8 ranks on communicators that come and go: no wrong byte, and nothing grows
     Soak(soak::Options),

@@ -1,7 +1,7 @@
 //! What the calls cost while no other thread touches the ring: instructions and private cache lines only.
 
-use crate::link::{STAMP, receive, segment_pair, send};
 use criterion::{BenchmarkId, Criterion};
+use ringccl_benches::link::{STAMP, receive, segment_pair, send};
 use shmring::layout::{RingGeometry, SLOTS_MAX};
 use shmring::{Protocol, Receiver, Sender, heap_ring};
 use std::hint::black_box;

@@ -1,7 +1,8 @@
 //! How long a message takes from one thread's buffer into another's.
 
-use crate::link::{Memory, Side, bind_to_core, link, receive, send};
 use criterion::{BenchmarkId, Criterion, Throughput};
+use ringccl_benches::cores::bind_to;
+use ringccl_benches::link::{Memory, Side, link, receive, send};
 use shmring::Protocol;
 use shmring::layout::RingGeometry;
 use std::time::{Duration, Instant};
@@ -36,7 +37,7 @@ fn one_way(sides: &mut [Side; 2], protocol: Protocol, bytes: usize, iters: u64) 
     let [near, far] = sides;
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            bind_to_core(1);
+            bind_to(1);
             let mut buffer = vec![0; bytes];
             for _ in 0..WARM_UP + iters {
                 receive(&mut far.receiver, protocol, slot, &mut buffer);

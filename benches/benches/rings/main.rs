@@ -12,7 +12,6 @@
 
 mod cost;
 mod latency;
-mod link;
 mod throughput;
 
 use criterion::Criterion;
@@ -29,7 +28,7 @@ fn settings() -> Criterion {
 }
 
 fn main() {
-    link::bind_to_core(0);
+    ringccl_benches::cores::bind_to(0);
     let mut criterion = settings();
     cost::all(&mut criterion);
     latency::all(&mut criterion);

@@ -1,9 +1,10 @@
 //! Bytes per second through slots of one size: where a slot is small, hand-overs count; where all of them
 //! together leave the cache, memory does.
 
-use crate::link::{Memory, STAMP, Side, bind_to_core, link, receive, send, wait};
 use criterion::{BenchmarkId, Criterion, Throughput};
 use ringccl::reduce::{Dst, Store, copy};
+use ringccl_benches::cores::bind_to;
+use ringccl_benches::link::{Memory, STAMP, Side, link, receive, send, wait};
 use shmring::Protocol;
 use shmring::layout::RingGeometry;
 use std::time::{Duration, Instant};
@@ -50,7 +51,7 @@ fn stream(sides: &mut [Side; 2], source: &[u8], sink: &mut [u8], slot: usize, it
     std::thread::scope(|scope| {
         let sink = &mut *sink;
         scope.spawn(move || {
-            bind_to_core(1);
+            bind_to(1);
             send(&mut far.sender, Protocol::Ll, &[1; 8]);
             for at in places() {
                 wait(|| far.receiver.is_posted(STAMP));

@@ -1,15 +1,14 @@
 //! Two rings between two threads, one each way, and messages through them.
+//!
+//! For suites, which end by a panic when something is wrong.
 
-use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
-use nix::unistd::Pid;
 use shmring::layout::{Geometry, RingGeometry};
 use shmring::segment::{Segment, SegmentName, SegmentSpec};
 use shmring::{Protocol, Receiver, Sender, Stamp, heap_ring};
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// The stamp of every message.
-pub(crate) const STAMP: Stamp = Stamp(1);
+pub const STAMP: Stamp = Stamp(1);
 
 /// A wait as long as this means that the other thread has failed.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -18,7 +17,7 @@ const LOOKS: u32 = 10_000;
 
 /// Where a ring's memory is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Memory {
+pub enum Memory {
     /// This process's heap.
     Heap,
     /// A shared segment, mapped once for each thread.
@@ -26,9 +25,11 @@ pub(crate) enum Memory {
 }
 
 impl Memory {
-    pub(crate) const ALL: [Self; 2] = [Self::Heap, Self::Segment];
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Heap, Self::Segment];
 
-    pub(crate) fn name(self) -> &'static str {
+    /// Its name in the names of cases.
+    pub fn name(self) -> &'static str {
         match self {
             Self::Heap => "heap",
             Self::Segment => "segment",
@@ -37,13 +38,19 @@ impl Memory {
 }
 
 /// One thread's ends of the two rings.
-pub(crate) struct Side {
-    pub(crate) sender: Sender,
-    pub(crate) receiver: Receiver,
+#[derive(Debug)]
+pub struct Side {
+    /// Leads to the other thread.
+    pub sender: Sender,
+    /// Comes from the other thread.
+    pub receiver: Receiver,
 }
 
 /// A pair of rings of one shape: the first side's sender leads to the second side's receiver, and back.
-pub(crate) fn link(memory: Memory, shape: RingGeometry) -> [Side; 2] {
+///
+/// # Panics
+/// When the shape is impossible, or `/dev/shm` has no room.
+pub fn link(memory: Memory, shape: RingGeometry) -> [Side; 2] {
     match memory {
         Memory::Heap => {
             let ring = || {
@@ -72,7 +79,10 @@ pub(crate) fn link(memory: Memory, shape: RingGeometry) -> [Side; 2] {
 }
 
 /// A segment with rings of this shape, mapped by both of its members; its name is gone again.
-pub(crate) fn segment_pair(pair: RingGeometry) -> [Segment; 2] {
+///
+/// # Panics
+/// As [`link`].
+pub fn segment_pair(pair: RingGeometry) -> [Segment; 2] {
     let fan = RingGeometry { receivers: 2, slots: 1, ll_lines: 0, ll128_lines: 0, slot_bytes: 64 };
     let geometry = Geometry { members: 2, channels: 1, fan, pair };
     let name = SegmentName::of_this_process(0xbe9c);
@@ -85,9 +95,9 @@ pub(crate) fn segment_pair(pair: RingGeometry) -> [Segment; 2] {
 /// Looks until `ready` answers true.
 ///
 /// # Panics
-/// After [`DEADLINE`].
+/// After 20 seconds.
 #[inline]
-pub(crate) fn wait(mut ready: impl FnMut() -> Result<bool, shmring::Error>) {
+pub fn wait(mut ready: impl FnMut() -> Result<bool, shmring::Error>) {
     for _ in 0..LOOKS {
         if ready().expect("a ring that nobody has corrupted") {
             return;
@@ -107,8 +117,11 @@ fn wait_long(ready: &mut dyn FnMut() -> Result<bool, shmring::Error>) {
 }
 
 /// Sends `payload`, in as many messages as the slots of `protocol` make necessary.
+///
+/// # Panics
+/// As [`wait`].
 #[inline]
-pub(crate) fn send(sender: &mut Sender, protocol: Protocol, payload: &[u8]) {
+pub fn send(sender: &mut Sender, protocol: Protocol, payload: &[u8]) {
     for part in payload.chunks(sender.capacity(protocol)) {
         wait(|| sender.has_credit());
         if protocol == Protocol::Simple {
@@ -123,8 +136,11 @@ pub(crate) fn send(sender: &mut Sender, protocol: Protocol, payload: &[u8]) {
 }
 
 /// Receives what [`send`] sent, into a buffer of the same length; `slot` is the capacity of a slot in bytes.
+///
+/// # Panics
+/// As [`wait`].
 #[inline]
-pub(crate) fn receive(receiver: &mut Receiver, protocol: Protocol, slot: usize, buffer: &mut [u8]) {
+pub fn receive(receiver: &mut Receiver, protocol: Protocol, slot: usize, buffer: &mut [u8]) {
     for part in buffer.chunks_mut(slot) {
         let (to, len) = (part.as_mut_ptr(), part.len());
         if protocol == Protocol::Simple {
@@ -136,21 +152,5 @@ pub(crate) fn receive(receiver: &mut Receiver, protocol: Protocol, slot: usize, 
             wait(|| unsafe { receiver.read_lines(protocol, STAMP, to, len) });
         }
         receiver.release(protocol);
-    }
-}
-
-/// Binds the calling thread to the `index`-th of the cores that this process may use, if there are two.
-pub(crate) fn bind_to_core(index: usize) {
-    // Read once, before the first thread is bound: a thread inherits the set of the one that made it.
-    static CORES: OnceLock<Vec<usize>> = OnceLock::new();
-    let this_thread = Pid::from_raw(0);
-    let cores = CORES.get_or_init(|| {
-        let allowed = sched_getaffinity(this_thread).unwrap_or_default();
-        (0..CpuSet::count()).filter(|core| allowed.is_set(*core).unwrap_or(false)).collect()
-    });
-    let mut own = CpuSet::new();
-    if cores.len() >= 2 && own.set(cores[index]).is_ok() {
-        // A refusal leaves the thread where the scheduler puts it.
-        let _ = sched_setaffinity(this_thread, &own);
     }
 }
