@@ -47,6 +47,9 @@ fn tables_are_written_and_kept() {
     assert!(log.contains("rank 0 of 2: all_reduce of 8 bytes by "), "{log}");
 }
 
+/// Arguments, variables, and what is told.
+type Case<'a> = (&'a [&'a str], &'a [(&'a str, &'a Path)], &'a str);
+
 /// What is there and is no table is not overwritten; with nowhere to write, or nonsense, one line says what to do.
 #[test]
 fn mistakes_are_refused() {
@@ -55,7 +58,7 @@ fn mistakes_are_refused() {
     std::fs::write(&file, "not a table\n").unwrap();
     let path = file.to_str().unwrap();
     let none = Path::new("none");
-    let cases: [(&[&str], &[(&str, &Path)], &str); 6] = [
+    let cases: [Case<'_>; 6] = [
         (&["-n", "2", "-o", path], &[], "is no table"),
         (&["-n", "2"], &[("RINGCCL_TUNING", &file)], "is no table"),
         (&["-n", "2"], &[("RINGCCL_TUNING", none)], "give -o FILE"),

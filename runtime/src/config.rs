@@ -80,8 +80,8 @@ pub enum Bind {
     Even,
 }
 
-/// What the rings of all ranks to all others may take together, with chunks of the default size: half of what containers
-/// have in /dev/shm by default.
+/// What the rings of all ranks to all others may take together, with chunks of the default size: half of what
+/// containers have in /dev/shm by default.
 const RINGS_BYTES: u64 = 32 << 20;
 /// Slots of such a ring, see `settings/staging.rs`.
 const RING_SLOTS: u64 = 4;

@@ -253,20 +253,7 @@ impl Context<'_> {
                         self.fill(&[dst]);
                     }
                 }
-                (Send::Pairs(to), Protocol::Simple) => {
-                    let slots = to.map(|to| {
-                        connected(&mut self.lane.pair_out[to as usize]).write_slot(|to, room| {
-                            assert!(bytes <= room, "{bytes} bytes in a slot of {room}");
-                            Dst { ptr: to, store: Store::Cached }
-                        })
-                    });
-                    self.fill(&slots);
-                    if let Some(dst) = output {
-                        // Two places are written at a time; the third gets what is in the cache by now.
-                        reduce::copy(slots[0].ptr.cast_const(), &[dst], bytes);
-                    }
-                    to.iter().for_each(|to| connected(&mut self.lane.pair_out[*to as usize]).post(stamp));
-                }
+                (Send::Pairs(to), Protocol::Simple) => self.post_to_two(to, output, bytes),
                 (_, Protocol::Simple) => {
                     let slot = self.sender().write_slot(|to, room| {
                         assert!(bytes <= room, "{bytes} bytes in a slot of {room}");
@@ -308,6 +295,26 @@ impl Context<'_> {
                 }
             }
         }
+    }
+
+    /// Stores the result in two slots, and in the output if it belongs there, and posts it.
+    unsafe fn post_to_two(&mut self, to: [u32; 2], output: Option<Dst>, bytes: usize) {
+        let stamp = self.operation.stamp;
+        // SAFETY: the caller's contract; a slot holds a whole message.
+        unsafe {
+            let slots = to.map(|to| {
+                connected(&mut self.lane.pair_out[to as usize]).write_slot(|to, room| {
+                    assert!(bytes <= room, "{bytes} bytes in a slot of {room}");
+                    Dst { ptr: to, store: Store::Cached }
+                })
+            });
+            self.fill(&slots);
+            if let Some(dst) = output {
+                // Two places are written at a time; the third gets what is in the cache by now.
+                reduce::copy(slots[0].ptr.cast_const(), &[dst], bytes);
+            }
+        }
+        to.into_iter().for_each(|to| connected(&mut self.lane.pair_out[to as usize]).post(stamp));
     }
 
     /// Whether reading own input applies the operation's scale.

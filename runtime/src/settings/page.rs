@@ -73,9 +73,9 @@ one NCCL group share its channels; here each is cut as if it were alone. `RINGCC
 change no bit. Payloads of NaN are not covered.
 
 These contradict each other: `RINGCCL_PROTO` of `LL` or `LL128` with `RINGCCL_ALGO=twoshot` or `relay`;
-`RINGCCL_ALGO=flat`, `twoshot`, `tree` or `relay` with `RINGCCL_NUMERICS=nccl`; a `RINGCCL_BUFFER_BYTES` below 1024 with it;
-least channels above the most; a connect time-out above the join time-out; a chunk above the staging bound or above a
-quarter of `RINGCCL_BUFFER_BYTES`; a coordinator's transport with an address of the other kind.
+`RINGCCL_ALGO=flat`, `twoshot`, `tree` or `relay` with `RINGCCL_NUMERICS=nccl`; a `RINGCCL_BUFFER_BYTES` below 1024
+with it; least channels above the most; a connect time-out above the join time-out; a chunk above the staging bound or
+above a quarter of `RINGCCL_BUFFER_BYTES`; a coordinator's transport with an address of the other kind.
 ",
     ),
     (

@@ -317,7 +317,7 @@ mod tests {
             (good.replace("pattern=\"4\"", "pattern=\"9\"").as_str(), 2, "`pattern` is missing"),
             (good.replace("pattern=\"4\"", "pattern=\"0\"").as_str(), 2, "NCCL has 1 to 6"),
             (good.replacen("speedintra=\"24\"", "speedintra=\"NaN\"", 1).as_str(), 2, "`speedintra`"),
-            (good.replacen("typeintra=\"NVL\"", "typeintra=\"XXX\"", 1).as_str(), 2, "NVL"),
+            (good.replacen("typeintra=\"NVL\"", "typeintra=\"NEAR\"", 1).as_str(), 2, "NVL"),
             (good.replacen("<gpu dev=\"0\"/>", "<gpu dev=\"8\"/>", 1).as_str(), 5, "8 of them"),
             (good.replacen("nchannels=\"8\"", "nchannels=\"7\"", 1).as_str(), 2, "make them agree"),
             (good.replace("id=\"1\"", "id=\"0\"").as_str(), 0, "a second graph with id 0"),
