@@ -248,11 +248,7 @@ impl Context<'_> {
                     }
                     connected(&mut self.lane.relay).pass(block, piece, turn, stamp);
                 }
-                (Send::None, _) => {
-                    if let Some(dst) = output {
-                        self.fill(&[dst]);
-                    }
-                }
+                (Send::None, _) => output.map_or((), |dst| self.fill(&[dst])),
                 (Send::Pairs(to), Protocol::Simple) => self.post_to_two(to, output, bytes),
                 (_, Protocol::Simple) => {
                     let slot = self.sender().write_slot(|to, room| {
@@ -283,14 +279,13 @@ impl Context<'_> {
                             to.cast_const()
                         }
                     };
-                    match self.prim.send {
-                        Send::Pairs(to) => {
-                            for to in to {
-                                let sender = connected(&mut self.lane.pair_out[to as usize]);
-                                sender.send_lines(protocol, stamp, packed, bytes);
-                            }
+                    if let Send::Pairs(to) = self.prim.send {
+                        for to in to {
+                            let sender = connected(&mut self.lane.pair_out[to as usize]);
+                            sender.send_lines(protocol, stamp, packed, bytes);
                         }
-                        _ => self.sender().send_lines(protocol, stamp, packed, bytes),
+                    } else {
+                        self.sender().send_lines(protocol, stamp, packed, bytes);
                     }
                 }
             }
