@@ -148,7 +148,12 @@ pub(crate) fn threads() -> Vec<i32> {
 pub(crate) fn any_work() -> bool {
     let drivers = with_drivers(|(all, _)| all.clone());
     drivers.iter().any(|driver| {
-        !driver.arrivals().is_empty() || driver.set.try_lock().map_or(true, |set| !set.is_idle())
+        let has = driver.set.try_lock().map_or(true, |set| !set.is_idle());
+        if has {
+            // Its thread may have taken this look for somebody who drives, and gone to sleep.
+            driver.ring();
+        }
+        has || !driver.arrivals().is_empty()
     })
 }
 
@@ -253,11 +258,11 @@ impl Driver {
         }
     }
 
-    /// Whether there is nothing to do, or who has the set now rings when it leaves something undone.
+    /// Whether there is nothing to do, or who has the set now rings when it leaves something undone there. What arrives
+    /// meanwhile was rung for before the announcement, perhaps, and nobody else may look at it.
     fn is_idle(&self) -> bool {
-        let Some(set) = self.try_set() else { return true };
         // Arrivals may have been taken into the set by one who could not finish them, before the announcement.
-        set.is_idle() && self.arrivals().is_empty()
+        self.try_set().is_none_or(|set| set.is_idle()) && self.arrivals().is_empty()
     }
 
     /// Drives, if nobody else does, until `outcome` is over; returns early after `limit` at the latest.
@@ -504,5 +509,23 @@ impl Queue {
             Item::Forget => self.ended = None,
             Item::Await(_) | Item::Call(_) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What arrives while another thread has the set is seen by a driver that is about to sleep: whoever queued it may
+    /// have rung before the driver announced that it sleeps, and who has the set may be done with its look.
+    #[test]
+    fn arrivals_are_seen_while_others_look() {
+        let driver = Driver::default();
+        let set = driver.set();
+        assert!(driver.is_idle());
+        driver.arrivals().push((1, Item::Forget));
+        assert!(!driver.is_idle());
+        drop(set);
+        assert!(!driver.is_idle());
     }
 }

@@ -4,6 +4,8 @@ use super::*;
 use crate::comm::Communicator;
 use crate::config::Config;
 use crate::reduce::ReduceOp;
+// ATOMICS: flags between threads of a test.
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Instant;
 
@@ -289,4 +291,33 @@ fn callbacks_must_not_wait() {
     let answer = told.recv_timeout(Duration::from_secs(10)).unwrap();
     assert!(matches!(answer, Err(Error::StreamEnded { .. })), "{answer:?}");
     one.abort_handle().abort();
+}
+
+/// What is queued runs also if some thread looks whether there is work just when the stream's thread goes to sleep: the
+/// look is none that would do the work.
+#[test]
+fn a_look_keeps_no_work_from_running() {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // ATOMICS: ends a thread of the test.
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                any_work();
+            }
+        });
+        let stream = Stream::new();
+        let (tell, told) = mpsc::channel();
+        let mut in_time = true;
+        for _ in 0..30_000 {
+            let tell = tell.clone();
+            stream.call(move || tell.send(()).unwrap()).unwrap();
+            // A callback is for the stream's thread alone, and nobody helps it here.
+            in_time &= told.recv_timeout(Duration::from_secs(10)).is_ok();
+            if !in_time {
+                break;
+            }
+        }
+        over.store(true, Ordering::Relaxed);
+        assert!(in_time, "a call was not made within 10 s");
+    });
 }
