@@ -51,7 +51,8 @@ fn figures(text: &str) -> String {
         let of_nodes = if nodes == "1" { String::new() } else { format!(" --nodes {nodes}") };
         writeln!(
             page,
-            "\n### {machine}\n\n`ringccl predict --profile {profile}{of_nodes} --nccl {nccl}`, {collective}\n"
+            "\n### {machine}\n\n`ringccl predict --profile {profile}{of_nodes} --nccl {nccl} --bytes SIZE`, \
+             {collective}\n"
         )
         .unwrap();
         page.push_str("| size | choice | tuner us | predicted us | measured us | ");
