@@ -2,6 +2,7 @@
 
 use crate::run;
 use anyhow::{Context, Result, bail};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -79,6 +80,26 @@ impl WorkspaceCopy {
     }
 }
 
+/// Why `edits`, made in order, do not apply to the workspace as it is; `None` if they do.
+pub(crate) fn stale(edits: &[Edit]) -> Option<String> {
+    let root = run::root();
+    let mut changed: BTreeMap<&str, String> = BTreeMap::new();
+    for edit in edits {
+        let text = match changed.remove(edit.file) {
+            Some(text) => text,
+            None => match fs::read_to_string(root.join(edit.file)) {
+                Ok(text) => text,
+                Err(error) => return Some(format!("cannot read {}: {error}", edit.file)),
+            },
+        };
+        match apply(edit, &text) {
+            Ok(text) => changed.insert(edit.file, text),
+            Err(error) => return Some(error.to_string()),
+        };
+    }
+    None
+}
+
 fn apply(edit: &Edit, text: &str) -> Result<String> {
     let found = text.matches(edit.find).count();
     if found != 1 {
@@ -126,6 +147,17 @@ mod tests {
         for text in ["aba", "bb bb"] {
             assert!(apply(&EDIT, text).unwrap_err().to_string().contains("expected once"), "{text}");
         }
+    }
+
+    /// Edits follow each other in one file, and the first that does not apply is told.
+    #[test]
+    fn stale_edits_are_told() {
+        const NAME: Edit = edit("Cargo.toml", "[workspace]\n", "[place]\n");
+        const AFTER: Edit = edit("Cargo.toml", "[place]\n", "[workspace]\n");
+        assert_eq!(stale(&[NAME, AFTER]), None);
+        assert!(stale(&[AFTER]).unwrap().contains("found 0 times"));
+        assert!(stale(&[NAME, NAME]).unwrap().contains("found 0 times"));
+        assert!(stale(&[edit("no-such-file", "a", "b")]).unwrap().starts_with("cannot read no-such-file"));
     }
 
     /// The copy's manifest keeps everything but the members.

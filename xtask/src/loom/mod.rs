@@ -39,6 +39,29 @@ pub(crate) fn all_mutants() -> Result<usize> {
     plant::run("")
 }
 
+/// Weakenings that no longer apply to the code, and why; those whose test no longer exists, too.
+pub(crate) fn stale() -> Vec<String> {
+    mutants::ALL
+        .iter()
+        .copied()
+        .flatten()
+        .filter_map(|mutant| Some((mutant, why_stale(mutant)?)))
+        .map(|(mutant, why)| format!("xtask/src/loom/mutants: `{}`: {why}", mutant.name))
+        .collect()
+}
+
+fn why_stale(mutant: &mutants::Mutant) -> Option<String> {
+    let (file, function) = mutant.test;
+    let path = format!("loom-tests/tests/{file}.rs");
+    let exists = std::fs::read_to_string(run::root().join(&path))
+        .is_ok_and(|text| text.contains(&format!("fn {function}(")));
+    if exists {
+        crate::plant::stale(mutant.edits)
+    } else {
+        Some(format!("there is no `{function}` in {path}"))
+    }
+}
+
 /// Lints what exists under loom only, which a normal build does not see.
 pub(crate) fn clippy() -> Result<()> {
     let mut command =

@@ -34,6 +34,17 @@ pub(crate) struct Options {
     only: Option<String>,
 }
 
+/// Planted errors that no longer apply to the code, and why.
+pub(crate) fn stale() -> Vec<String> {
+    mutants::ALL
+        .iter()
+        .filter_map(|mutant| {
+            let why = crate::plant::stale(mutant.edits)?;
+            Some(format!("xtask/src/sim/mutants.rs: `{}`: {why}", mutant.name))
+        })
+        .collect()
+}
+
 /// Runs what the options ask for.
 pub(crate) fn run(options: &Options) -> Result<()> {
     if options.mutants {

@@ -10,6 +10,7 @@
 //! | each ordering explained | orderings |
 //! | `docs/memory-model.md` lists what the code does | memory_model |
 //! | the environment is read by the settings only | environment |
+//! | planted errors apply to the code as it is | `loom`, `sim` of xtask |
 //! | `docs/settings.md` is what the table of settings gives | `settings.rs` of xtask |
 
 mod environment;
@@ -18,7 +19,7 @@ mod memory_model;
 mod orderings;
 mod text;
 
-use crate::{run, settings};
+use crate::{loom, run, settings, sim};
 use anyhow::{Context, Result, bail};
 use std::path::Path;
 
@@ -62,6 +63,8 @@ pub(crate) fn run() -> Result<()> {
         problems.extend(environment::check(source));
     }
     problems.extend(memory_model::check(&sources));
+    problems.extend(loom::stale());
+    problems.extend(sim::stale());
     problems.extend(settings::check().err().map(|error| format!("{error:#}")));
     for problem in &problems {
         println!("{problem}");

@@ -216,7 +216,7 @@ pub(super) const NAPS: &[Mutant] = &[
     Mutant {
         name: "driver looks at arrivals only",
         test: ("driver", "left_behind"),
-        edits: &[edit(DRIVER, "Ok(set) => *set == 0,", "Ok(_) => true,")],
+        edits: &[edit(DRIVER, "self.set.try_with(|set| *set == 0)", "self.set.try_with(|_| true)")],
     },
     Mutant {
         name: "submitter rings before it queues",
@@ -232,9 +232,23 @@ pub(super) const NAPS: &[Mutant] = &[
         test: ("driver", "left_behind"),
         edits: &[edit(
             DRIVER,
-            "            self.take_in(&mut set);\n        }\n        self.ring();",
-            "            self.take_in(&mut set);\n        }",
+            "self.set.try_with(|set| self.take_in(set));\n        self.ring();",
+            "self.set.try_with(|set| self.take_in(set));",
         )],
+    },
+    Mutant {
+        name: "whoever has the items is taken to drive what arrives",
+        test: ("driver", "a_look_hides_nothing"),
+        edits: &[edit(
+            DRIVER,
+            "let nothing_left = self.set.try_with(|set| *set == 0).unwrap_or(true);",
+            "let Some(nothing_left) = self.set.try_with(|set| *set == 0) else { return true };",
+        )],
+    },
+    Mutant {
+        name: "a look that finds work does not ring",
+        test: ("driver", "a_look_hides_nothing_that_was_left"),
+        edits: &[edit(DRIVER, "        if has {\n            self.ring();\n        }\n", "")],
     },
 ];
 
