@@ -161,6 +161,26 @@ fn folds(dtype: DType, nsrcs: usize, bytes: usize, budget: Option<Duration>) {
     compare(&format!("fold of {nsrcs} {dtype} sources, {} KiB each", bytes >> 10), cases, budget);
 }
 
+/// Sums of two sources of every float, the same bytes of each: what the arithmetic costs beside the memory.
+fn floats(bytes: usize, budget: Option<Duration>) {
+    let mut cases = vec![memcpy(bytes)];
+    let srcs = [(); 2].map(|()| Buffer::new(bytes).leak().cast_const());
+    let dst = Dst { ptr: Buffer::new(bytes).leak(), store: Store::Streaming };
+    let dst = if bytes > 4 << 20 { dst } else { Dst::cached(dst.ptr) };
+    for dtype in [DType::F32, DType::F16, DType::Bf16, DType::F8E4M3, DType::F8E5M2] {
+        for isa in [Isa::Avx2, Isa::Avx512, Isa::Avx512Fp16].into_iter().filter(|isa| isa.is_available()) {
+            let tuning = Tuning { isa, ..tuning(false) };
+            let reducer = Reducer::with_tuning(dtype, ReduceOp::Sum, 2, tuning);
+            let count = bytes / dtype.size_bytes();
+            cases.push(Case::new(format!("{dtype} {isa}"), 3 * bytes, move || {
+                // SAFETY: all leaked buffers hold `bytes` bytes and are different.
+                unsafe { reducer.fold(black_box(&srcs), None, &[dst], count, true) }
+            }));
+        }
+    }
+    compare(&format!("sum of 2 sources, {} KiB each", bytes >> 10), cases, budget);
+}
+
 /// A fold into its own first source; streaming falls back to plain stores there.
 fn in_place(bytes: usize, budget: Option<Duration>) {
     let mut cases = vec![memcpy(bytes)];
@@ -181,7 +201,7 @@ fn tiny(budget: Option<Duration>) {
     let repeats = if budget.is_some() { 2_000_000 } else { 1 };
     let (a, b, out) = (Buffer::new(4096).leak(), Buffer::new(4096).leak(), Buffer::new(4096).leak());
     for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
-        print!("  {isa:<9}");
+        print!("  {isa:<11}");
         for (nsrcs, count) in [(2, 1), (2, 2), (2, 15), (2, 16), (2, 64), (8, 2), (8, 256)] {
             let reducer =
                 Reducer::with_tuning(DType::F32, ReduceOp::Sum, nsrcs, Tuning { isa, ..Tuning::host() });
@@ -212,10 +232,9 @@ fn main() {
         }
     }
     for bytes in [256 << 10, 64 << 20].into_iter().filter(|&bytes| bytes <= largest) {
+        floats(bytes, budget.map(|budget| budget * 4));
         for nsrcs in [2, 4, 8] {
             folds(DType::F32, nsrcs, bytes, budget);
         }
-        folds(DType::F16, 2, bytes, budget);
-        folds(DType::Bf16, 2, bytes, budget);
     }
 }

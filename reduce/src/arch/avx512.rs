@@ -9,6 +9,7 @@ use crate::line::{BitAnd, BitOr, BitXor, Bits, Line, Max, Min, Op, Prod, ScaledS
 use crate::op::ReduceOp;
 
 mod float8;
+pub(super) mod fp16;
 mod narrow;
 
 use float8::{F8E4M3x64, F8E5M2x64};

@@ -47,23 +47,19 @@ pub enum Isa {
     Avx2,
     /// x86-64 with AVX-512 F, BW, DQ and VL.
     Avx512,
+    /// The same with FP16.
+    Avx512Fp16,
 }
 
 impl Isa {
     /// Every instruction set that kernels exist for.
-    pub const ALL: [Isa; 3] = [Isa::Portable, Isa::Avx2, Isa::Avx512];
+    pub const ALL: [Isa; 4] = [Isa::Portable, Isa::Avx2, Isa::Avx512, Isa::Avx512Fp16];
 
     /// The widest instruction set of this CPU.
     #[must_use]
     #[inline]
     pub fn detect() -> Self {
-        if Isa::Avx512.is_available() {
-            Isa::Avx512
-        } else if Isa::Avx2.is_available() {
-            Isa::Avx2
-        } else {
-            Isa::Portable
-        }
+        Isa::ALL.into_iter().rev().find(|isa| isa.is_available()).unwrap_or(Isa::Portable)
     }
 
     /// Whether this CPU can run the kernels of this instruction set.
@@ -82,6 +78,8 @@ impl Isa {
                     && is_x86_feature_detected!("avx512vl")
                     && is_x86_feature_detected!("f16c")
             }
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512Fp16 => Isa::Avx512.is_available() && is_x86_feature_detected!("avx512fp16"),
             #[cfg(not(target_arch = "x86_64"))]
             _ => false,
         }
@@ -94,6 +92,7 @@ impl fmt::Display for Isa {
             Isa::Portable => "portable",
             Isa::Avx2 => "avx2",
             Isa::Avx512 => "avx512",
+            Isa::Avx512Fp16 => "avx512-fp16",
         })
     }
 }
@@ -106,6 +105,8 @@ pub(super) fn kernel(isa: Isa, dtype: DType, op: ReduceOp) -> Kernel {
         Isa::Avx2 => avx2::kernel(dtype, op),
         #[cfg(target_arch = "x86_64")]
         Isa::Avx512 => avx512::kernel(dtype, op),
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512Fp16 => avx512::fp16::kernel(dtype, op),
         _ => portable::kernel(dtype, op),
     }
 }
@@ -116,7 +117,7 @@ pub(super) fn copy_kernel(isa: Isa) -> Option<super::copy::CopyKernel> {
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2 => Some(avx2::copy_lines),
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 => Some(avx512::copy_lines),
+        Isa::Avx512 | Isa::Avx512Fp16 => Some(avx512::copy_lines),
         _ => None,
     }
 }

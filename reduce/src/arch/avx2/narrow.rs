@@ -185,7 +185,9 @@ impl Bf16x32 {
         pair
     }
 
-    /// The nearest bf16 value, ties to even; a NaN stays one.
+    /// The nearest bf16 value, ties to even.
+    ///
+    /// A NaN stays one: that of an operation on bf16 values has a zero lower half, from which nothing is carried.
     #[inline(always)]
     unsafe fn after(wide: __m256) -> __m256 {
         // SAFETY: the caller vouches for the instruction set.
@@ -193,10 +195,7 @@ impl Bf16x32 {
             let bits = _mm256_castps_si256(wide);
             let odd = _mm256_and_si256(_mm256_srli_epi32::<16>(bits), _mm256_set1_epi32(1));
             let near = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
-            let quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x0040_0000));
-            let is_nan = _mm256_cmp_ps::<_CMP_UNORD_Q>(wide, wide);
-            let kept = _mm256_blendv_ps(_mm256_castsi256_ps(near), _mm256_castsi256_ps(quiet), is_nan);
-            _mm256_and_ps(kept, _mm256_castsi256_ps(_mm256_set1_epi32(!0xffff)))
+            _mm256_castsi256_ps(_mm256_and_si256(near, _mm256_set1_epi32(!0xffff)))
         }
     }
 }

@@ -186,16 +186,16 @@ impl Bf16x32 {
     }
 
     /// The nearest bf16 value, ties to even, subnormals kept (VCVTNEPS2BF16 would flush them).
+    ///
+    /// A NaN stays one: that of an operation on bf16 values has a zero lower half, from which nothing is carried.
     #[inline(always)]
     unsafe fn after(wide: __m512) -> __m512 {
         // SAFETY: the caller vouches for the instruction set.
         unsafe {
             let bits = _mm512_castps_si512(wide);
-            let is_nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(wide, wide);
             let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
             let near = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
-            let kept = _mm512_mask_or_epi32(near, is_nan, bits, _mm512_set1_epi32(0x0040_0000));
-            _mm512_castsi512_ps(_mm512_and_si512(kept, _mm512_set1_epi32(!0xffff)))
+            _mm512_castsi512_ps(_mm512_and_si512(near, _mm512_set1_epi32(!0xffff)))
         }
     }
 }
