@@ -73,7 +73,7 @@ impl Source {
             (None, Some(path)) => Place::File(path.clone()),
             (None, None) => bail!("give --profile, --graph, or --env NCCL_TOPO_FILE=FILE"),
         };
-        let fabric = Fabric { nodes_per_leaf: args.nodes_per_leaf, oversubscription: args.oversubscription };
+        let fabric = Fabric { nodes_per_leaf: args.nodes_per_leaf, oversubscription: args.oversubscription, rails: args.rails };
         fabric.check()?;
         Ok(Self { place, variables, fabric, graphs, dump })
     }
