@@ -16,7 +16,8 @@ use crate::config::Config;
 use crate::error::{Error, Stage};
 use crate::executor::{Buffers, Exchange, Executor, Operation, Progress};
 use crate::fail::{self, FailPoint};
-use crate::plan::{Algorithm, Call, Choice, Kind, Limits, Plan, select};
+use crate::model::Meter;
+use crate::plan::{Algorithm, Call, Choice, Kind, Limits, Plan, select_as};
 use crate::reduce::{self, Dst, ReduceOp, Reducer, Store};
 use crate::report::Tally;
 use crate::settings;
@@ -33,7 +34,12 @@ use shmring::sync::Ordering;
 use shmring::wait::{WaitPolicy, Waiter};
 use std::cell::Cell;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// How late a sleep may end: what is left of a modelled time is waited for awake.
+const SLEEP_ERROR: Duration = Duration::from_micros(100);
+/// Between two looks whether the communicator has ended.
+const LONGEST_LINGER: Duration = Duration::from_millis(20);
 
 /// A call, ready to run.
 #[derive(Debug)]
@@ -109,6 +115,8 @@ pub(crate) struct Engine {
     /// Whether a call came after the end of the communicator and could not be done.
     refused: bool,
     pub(super) fail: Option<FailPoint>,
+    /// What prices operations, if a cluster is modelled.
+    pub(super) meter: Option<Box<Meter>>,
 }
 
 /// Whether a call is over as soon as it has begun.
@@ -140,6 +148,7 @@ impl Engine {
             finalizing: false,
             refused: false,
             fail,
+            meter: None,
         }
     }
 
@@ -156,10 +165,30 @@ impl Engine {
                 if let Err(error) = outcome {
                     return Err(shared.give_up(error, self.seqno));
                 }
+                self.linger(shared, &call);
             }
         }
         self.finish(shared, &call);
         Ok(())
+    }
+
+    /// Waits until the modelled time of an operation that is done is over, where operations are paced.
+    fn linger(&mut self, shared: &Shared, call: &Call) {
+        while self.is_early(shared, call) && shared.aborted() == 0 {
+            let due = self.meter.as_ref().and_then(|meter| meter.due());
+            let left = due.map_or(Duration::ZERO, |due| due.saturating_duration_since(Instant::now()));
+            match left.checked_sub(SLEEP_ERROR) {
+                Some(most) => std::thread::sleep(most.min(LONGEST_LINGER)),
+                None => std::thread::yield_now(),
+            }
+        }
+    }
+
+    /// Whether what is done must not end yet, because operations take their modelled time.
+    #[inline]
+    pub(crate) fn is_early(&mut self, shared: &Shared, call: &Call) -> bool {
+        let seqno = self.seqno;
+        self.meter.as_mut().is_some_and(|meter| meter.is_early(&shared.segment, seqno, call))
     }
 
     /// Counts a call and prepares it; nothing is sent yet.
@@ -189,6 +218,9 @@ impl Engine {
         fail::at(&mut self.fail, fail::OP_BEGIN);
         self.seqno += 1;
         self.traced = trace::begin();
+        if let Some(meter) = &mut self.meter {
+            meter.begin(shared.record(), self.seqno, call.bytes(shared.nranks));
+        }
         // An operation without elements waits for nobody, but the others must be able to compare it with theirs.
         let is_empty = call.count == 0 && call.kind != Kind::Barrier;
         if shared.nranks > 1 && !is_empty {
@@ -258,7 +290,8 @@ impl Engine {
     fn check_late(&mut self, shared: &Shared, word: u64, call: &Call) -> Result<(), Error> {
         let seqno = self.seqno + 1;
         // A chain needs the ranks before this one, too.
-        let chosen = || select(call, &shared.config, &self.limits).algorithm;
+        let asked = self.meter.as_mut().and_then(|meter| meter.asked(call));
+        let chosen = || select_as(call, &shared.config, &self.limits, asked).algorithm;
         let is_chain = || shared.nranks > 2 && chosen() == Algorithm::Ring;
         let needed = match call.kind {
             Kind::Broadcast { root } if root != shared.rank && !is_chain() => root..root + 1,
@@ -289,9 +322,10 @@ impl Engine {
         if !again {
             self.prepared = None;
         }
-        let Self { prepared, limits, finalizing, .. } = self;
+        let Self { prepared, limits, finalizing, meter, .. } = self;
         prepared.get_or_insert_with(|| {
-            let choice = select(call, &shared.config, limits);
+            let asked = meter.as_mut().and_then(|meter| meter.asked(call));
+            let choice = select_as(call, &shared.config, limits, asked);
             settings::detail(|| told(shared, call, &choice));
             let descriptor = Descriptor::new(call, *finalizing);
             let plan = Plan::new(call.clone(), choice, shared.rank, shared.nranks);
@@ -331,6 +365,10 @@ impl Engine {
     /// - The contract of `begin` holds still.
     #[inline]
     pub(crate) unsafe fn advance(&mut self, shared: &Shared) -> Result<Progress, Error> {
+        if self.meter.as_ref().is_some_and(|meter| meter.due().is_some()) {
+            // All is done but the time.
+            return Ok(Progress::Done);
+        }
         let Some(Prepared { plan, descriptor, .. }) = &self.prepared else { return Ok(Progress::Done) };
         let (descriptor, seqno) = (*descriptor, self.seqno);
         let first = !std::mem::replace(&mut self.running.announced, true);
@@ -377,6 +415,9 @@ impl Engine {
     /// - The contract of `begin` holds still.
     #[inline]
     pub(crate) unsafe fn awaits(&mut self, shared: &Shared) -> Result<Option<Awaits>, Error> {
+        if self.meter.as_ref().is_some_and(|meter| meter.due().is_some()) {
+            return Ok(None);
+        }
         let Some((executor, operation, _, lanes)) = self.parts() else { return Ok(None) };
         // SAFETY: the caller's contract.
         unsafe { executor.awaits(&operation, lanes) }.map_err(|cause| shared.segment_error(cause))
@@ -502,8 +543,14 @@ impl Engine {
         // before.
         shared.record().identity.finished.store(self.seqno, Ordering::Release);
         let bytes = call.bytes(shared.nranks);
-        self.tally.count(call.kind, bytes);
-        self.publish_tally(shared, bytes);
+        if let Some(meter) = &mut self.meter {
+            meter.finish(&shared.segment, self.seqno, call);
+        }
+        // What leaving takes is not what the program has called.
+        if !self.finalizing {
+            self.tally.count(call.kind, bytes);
+            self.publish_tally(shared, bytes);
+        }
         self.running.on = false;
         if self.copy.is_some() {
             self.copy = None;

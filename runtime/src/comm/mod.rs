@@ -49,7 +49,9 @@ use crate::error::{Error, Stage};
 use crate::executor::Buffers;
 use crate::fail;
 use crate::mail::Mail;
-use crate::plan::{Call, Choice};
+use crate::model::{Meter, Summary};
+use crate::plan::{Call, Choice, Kind};
+use crate::reduce::{DType, ReduceOp};
 use crate::report;
 use crate::settings;
 use crate::stream;
@@ -201,7 +203,9 @@ impl Communicator {
         let Joined { shm, health, job, transport, fail } = joined;
         let segment = shm.segment.view();
         let entry = registry::enter(job, segment.view());
-        let (engine, calls) = Turns::new(Engine::new(shm, policy, fail));
+        let mut engine = Engine::new(shm, policy, fail);
+        engine.meter = Meter::of(&config, health.members(), rank);
+        let (engine, calls) = Turns::new(engine);
         let mail = Mail::new(rank, nranks);
         let health = Mutex::new(health);
         let cause = OnceLock::new();
@@ -423,6 +427,9 @@ impl Communicator {
         fail::at(&mut engine.fail, fail::FINALIZE_BEGIN);
         engine.finalizing = true;
         engine.tell_all(&shared);
+        if let Some(meter) = &mut engine.meter {
+            meter.settle(shared.record());
+        }
         shared.mail.traffic.publish(shared.record());
         report::publish_communicators(shared.record(), init::made_first());
         // Nobody comes to a barrier of a communicator that was revoked, and its operations have told why.
@@ -438,9 +445,11 @@ impl Communicator {
         {
             shared.tell_unread(|rank| report::has_sent(shared.segment.member_record(rank)));
         }
+        let modelled = self.modelled(together.is_ok() && !is_revoked);
+        let engine = self.engine()?;
         let report = match &shared.config.report {
             Some(path) if shared.rank == 0 => {
-                report::write(path, &shared.segment, shared.health().members(), about)
+                report::write(path, &shared.segment, shared.health().members(), about, modelled.as_ref())
             }
             _ => Ok(()),
         };
@@ -450,6 +459,23 @@ impl Communicator {
         fail::at(&mut engine.fail, fail::FINALIZE_LEFT);
         let trace = trace::write(origin);
         together.and(report).and(trace)
+    }
+
+    /// What the operations of all ranks cost on the modelled cluster: on rank 0, of the communicator of all its ranks
+    /// everybody's; otherwise this rank's own. All ranks that have met call it.
+    fn modelled(&mut self, has_met: bool) -> Option<Summary> {
+        let numbers = self.engine().ok()?.meter.as_ref()?.numbers();
+        let mut all = numbers.clone();
+        if has_met && !numbers.is_empty() {
+            let call = Call::new(Kind::Reduce { root: 0 }, all.len(), DType::F64, ReduceOp::Sum);
+            let (input, output) = (numbers.as_ptr().cast(), all.as_mut_ptr().cast());
+            // What the model says is no reason for a job to fail. SAFETY: both have the call's elements, and outlive it.
+            let added = unsafe { self.run(call, input, output) };
+            if added.is_err() || self.shared.rank != 0 {
+                all.clear();
+            }
+        }
+        Some(self.engine().ok()?.meter.as_ref()?.summary(&all))
     }
 
     /// A handle by which any thread can end this communicator on every rank, also while this one waits in it.

@@ -50,6 +50,6 @@ pub use error::LinkError;
 pub use exchange::Exchange;
 pub use model::Model;
 pub use predict::{LinkLoad, Prediction, Term, TermKind};
-pub use pricer::{Group, Price, Pricer};
+pub use pricer::{Booked, Group, Price, Pricer};
 pub use site::{Fabric, Site};
 pub use wiring::{LinkKind, VirtualLink};

@@ -62,6 +62,17 @@ pub struct Price {
     plan: u32,
 }
 
+/// What a link has carried.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Booked {
+    /// Bytes of payload, of all nodes together.
+    pub bytes: f64,
+    /// Of the node where the link was busiest, operation by operation.
+    pub busiest_bytes: f64,
+    /// How long the link needs for those, in us.
+    pub busy_us: f64,
+}
+
 /// A communicator of a job, made once: its tuner, its links, and what each number of channels puts on them.
 #[derive(Clone, Debug)]
 pub struct Group {
@@ -219,7 +230,12 @@ impl Group {
         Ok(price)
     }
 
-    fn computed(&self, operation: Operation) -> Result<Price, LinkError> {
+    /// The price of an operation from the tables, past the cache; allocates nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`Group::price`].
+    pub fn computed(&self, operation: Operation) -> Result<Price, LinkError> {
         let tuner = self.model.tuner();
         let (algorithm, protocol, tuner_us) = match tuner.best(operation) {
             Some(best) => best,
@@ -270,26 +286,39 @@ impl Group {
         Ok(moved.time_us(bytes as f64, self.model.calibration()))
     }
 
-    /// Adds what an exchange puts on each link to `counters`, as [`Group::add_bytes`] does.
-    pub fn add_exchange(&self, exchange: Exchange, bytes: u64, counters: &mut [f64]) {
-        if let Some(moved) = &self.moves[exchange as usize] {
-            add(&moved.loads.busiest, bytes as f64, counters);
+    /// Books `times` operations of this price on the links; allocates nothing.
+    pub fn book(&self, price: &Price, times: u64, links: &mut [Booked]) {
+        let Some((plan, loads)) = self.plans.get(price.plan as usize).zip(self.loads_of(price)) else {
+            return;
+        };
+        let bytes = price.bytes as f64 * times as f64;
+        for (number, booked) in links.iter_mut().enumerate().take(self.links().len()) {
+            let busiest = loads.busiest[number] * bytes;
+            booked.bytes += loads.total[number] * bytes;
+            booked.busiest_bytes += busiest;
+            booked.busy_us += busiest * self.model.us_per_byte(&self.model.links()[number], &plan.fixed);
         }
     }
 
-    /// Adds the payload bytes that an operation puts on each link, of all nodes together, to `counters`; allocates
-    /// nothing.
-    pub fn add_total_bytes(&self, price: &Price, counters: &mut [f64]) {
-        if let Some(loads) = self.loads_of(price) {
-            add(&loads.total, price.bytes as f64, counters);
+    /// The same of exchanges of `bytes` each.
+    pub fn book_exchange(&self, exchange: Exchange, bytes: u64, times: u64, links: &mut [Booked]) {
+        let Some(moved) = &self.moves[exchange as usize] else { return };
+        let bytes = bytes as f64 * times as f64;
+        for (number, booked) in links.iter_mut().enumerate().take(self.links().len()) {
+            booked.bytes += moved.loads.total[number] * bytes;
+            booked.busiest_bytes += moved.loads.busiest[number] * bytes;
+            booked.busy_us += moved.us_per_byte[number] * bytes;
         }
     }
 
-    /// The same of an exchange.
-    pub fn add_total_exchange(&self, exchange: Exchange, bytes: u64, counters: &mut [f64]) {
-        if let Some(moved) = &self.moves[exchange as usize] {
-            add(&moved.loads.total, bytes as f64, counters);
-        }
+    /// How long link number `link` is busy with an operation, of the node where it is busiest, in us.
+    pub(super) fn busy_us(&self, price: &Price, link: usize) -> f64 {
+        let Some((plan, loads)) = self.plans.get(price.plan as usize).zip(self.loads_of(price)) else {
+            return 0.0;
+        };
+        loads.busiest[link]
+            * price.bytes as f64
+            * self.model.us_per_byte(&self.model.links()[link], &plan.fixed)
     }
 
     /// How long the bytes of an operation need alone, on the slowest link or in the channels, in us.
@@ -304,41 +333,14 @@ impl Group {
         spreads.get(price.channels as usize - 1).map(|spread| &spread.loads)
     }
 
-    /// How long link number `link` is busy with an operation, of the node where it is busiest, in us.
-    pub fn busy_us(&self, price: &Price, link: usize) -> f64 {
-        let Some((plan, loads)) = self.plans.get(price.plan as usize).zip(self.loads_of(price)) else {
-            return 0.0;
-        };
-        let link_kind = &self.model.links()[link];
-        loads.busiest[link] * price.bytes as f64 * self.model.us_per_byte(link_kind, &plan.fixed)
-    }
-
-    /// Adds how long each link is busy with an operation, in us, to `counters`; allocates nothing.
-    pub fn add_busy(&self, price: &Price, counters: &mut [f64]) {
-        for (link, counter) in counters.iter_mut().enumerate().take(self.links().len()) {
-            *counter += self.busy_us(price, link);
-        }
-    }
-
-    /// The same of an exchange.
-    pub fn add_busy_exchange(&self, exchange: Exchange, bytes: u64, counters: &mut [f64]) {
-        if let Some(moved) = &self.moves[exchange as usize] {
-            add(&moved.us_per_byte, bytes as f64, counters);
-        }
-    }
-
     /// Adds the payload bytes that an operation puts on each link, of the node where the link is busiest, to
     /// `counters`: one for each of [`Group::links`]; allocates nothing.
     pub fn add_bytes(&self, price: &Price, counters: &mut [f64]) {
-        if let Some(loads) = self.loads_of(price) {
-            add(&loads.busiest, price.bytes as f64, counters);
+        for (counter, load) in
+            counters.iter_mut().zip(self.loads_of(price).map_or(&[][..], |loads| &loads.busiest))
+        {
+            *counter += load * price.bytes as f64;
         }
-    }
-}
-
-fn add(loads: &[f64], bytes: f64, counters: &mut [f64]) {
-    for (counter, load) in counters.iter_mut().zip(loads) {
-        *counter += load * bytes;
     }
 }
 
