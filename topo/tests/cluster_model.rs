@@ -185,3 +185,13 @@ fn rails_make_a_change_of_ports_cross_the_spine() {
     assert!(!trunk(&of("rails: false")));
     assert!(trunk(&of("rails: true")));
 }
+
+#[test]
+fn the_pages_file_is_valid() {
+    // What the page shows can be copied: it is read, and all its ranks have a price.
+    let page = include_str!("../../docs/cluster.md");
+    let block = page.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let cluster = Cluster::parse("page.yaml", block).unwrap_or_else(|error| panic!("{error}"));
+    let price = pricer(&cluster).group(&[0, 1, 2, 3]).unwrap().price(all_reduce(1 << 20)).unwrap();
+    assert_eq!((price.algorithm, price.protocol, price.channels), (Algorithm::Ring, Protocol::Simple, 12));
+}

@@ -111,13 +111,11 @@ impl Meter {
         let links: Vec<usize> = group.as_ref().map_or(Vec::new(), |group| {
             group.links().iter().map(|link| place(&link.name).unwrap_or(all.len() - 1)).collect()
         });
-        if let Some(group) = group.as_ref().filter(|_| rank == 0) {
-            if log::is_on() {
-                let head = Head::of(group);
-                log::say(Part::Init, ranks[0], &head.init);
-                log::say(Part::Graph, ranks[0], &head.graphs);
-                log::say(Part::Tuning, ranks[0], &head.table);
-            }
+        if let Some(group) = group.as_ref().filter(|_| rank == 0 && log::is_on()) {
+            let head = Head::of(group);
+            log::say(Part::Init, ranks[0], &head.init);
+            log::say(Part::Graph, ranks[0], &head.graphs);
+            log::say(Part::Tuning, ranks[0], &head.table);
         }
         Some(Box::new(Self {
             ring: Hop::of(&world),

@@ -12,7 +12,7 @@ use crate::nccl::release::Release;
 use crate::nccl::search::{Env, graphs_of_nodes};
 use crate::nccl::system::Node;
 use crate::nccl::tuner::{Algorithm, Collective, Environment, Operation, Protocol, Setup};
-use crate::{Cluster, Nccl};
+use crate::Cluster;
 
 /// Prices that a group keeps; a job repeats few sizes.
 const CACHED: usize = 256;
@@ -118,11 +118,25 @@ impl Pricer {
         more: &[(String, String)],
         calibration: Calibration,
     ) -> Result<Option<Self>, LinkError> {
+        Self::of_cluster_as(cluster, cluster.nccl().release, more, calibration)
+    }
+
+    /// The same under another release than the file's.
+    ///
+    /// # Errors
+    ///
+    /// As [`Pricer::of_cluster`], for a variable that this release does not have.
+    pub fn of_cluster_as(
+        cluster: &Cluster,
+        release: Release,
+        more: &[(String, String)],
+        calibration: Calibration,
+    ) -> Result<Option<Self>, LinkError> {
         let Some(places) = Places::of_cluster(cluster) else { return Ok(None) };
-        let Nccl { release, variables, .. } = cluster.nccl();
-        let pairs = variables.iter().chain(more).map(|(name, value)| (name.as_str(), value.as_str()));
-        let environment = Environment::parse(pairs, *release)?;
-        Ok(Some(Self { places, release: *release, environment, calibration }))
+        let pairs = cluster.nccl().variables.iter().chain(more);
+        let pairs = pairs.map(|(name, value)| (name.as_str(), value.as_str()));
+        let environment = Environment::parse(pairs, release)?;
+        Ok(Some(Self { places, release, environment, calibration }))
     }
 
     /// The release whose choices are priced.
