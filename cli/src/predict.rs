@@ -33,7 +33,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", conflicts_with = "graph")]
     profile: Option<String>,
     /// A cluster file (YAML): its machines, its release of NCCL and its variables
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["profile", "graph", "nodes", "nodes_per_leaf", "oversubscription"])]
+    #[arg(long, value_name = "FILE")]
+    #[arg(conflicts_with_all = ["profile", "graph", "nodes", "nodes_per_leaf", "oversubscription", "rails", "collnet"])]
     cluster: Option<PathBuf>,
     /// Ranks of the cluster file instead of all, such as 0-7,16
     #[arg(long, value_name = "LIST", requires = "cluster")]

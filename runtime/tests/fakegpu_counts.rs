@@ -67,7 +67,11 @@ fn calls_and_bytes_are_fakegpus() {
     let mut wrong = Vec::new();
     for (name, counted) in collectives {
         let (calls, bytes) = fakegpu(name).unwrap();
-        assert_eq!((counted["calls"].as_u64(), counted["bytes"].as_u64()), (Some(calls), Some(bytes)), "{name}");
+        assert_eq!(
+            (counted["calls"].as_u64(), counted["bytes"].as_u64()),
+            (Some(calls), Some(bytes)),
+            "{name}"
+        );
         let payload = counted["payload_bytes"].as_u64().unwrap();
         assert_eq!(payload, passed_in(name), "{name}");
         if payload != bytes {
@@ -90,8 +94,12 @@ fn calls_of_parts_are_credited_to_nobody_else() {
             part.barrier().unwrap();
         }
     });
-    let by_rank: Vec<u64> =
-        report["ranks"].as_array().unwrap().iter().map(|rank| rank["barrier_calls"].as_u64().unwrap()).collect();
+    let by_rank: Vec<u64> = report["ranks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|rank| rank["barrier_calls"].as_u64().unwrap())
+        .collect();
     // FakeGPU would say [1, 1, 0, 0].
     assert_eq!(by_rank, [0, 0, 0, 0]);
 }

@@ -35,7 +35,11 @@ pub(super) struct Size {
 }
 
 enum Place {
-    Machine { name: String, node: Node, nodes: u32 },
+    Machine {
+        name: String,
+        node: Node,
+        nodes: u32,
+    },
     File(PathBuf),
     /// The ranks of a cluster file that make the communicator.
     Cluster(Box<Cluster>, Vec<u32>),
@@ -89,7 +93,11 @@ impl Source {
             (None, Some(path)) => Place::File(path.clone()),
             (None, None) => bail!("give --profile, --cluster, --graph, or --env NCCL_TOPO_FILE=FILE"),
         };
-        let fabric = Fabric { nodes_per_leaf: args.nodes_per_leaf, oversubscription: args.oversubscription, rails: args.rails };
+        let fabric = Fabric {
+            nodes_per_leaf: args.nodes_per_leaf,
+            oversubscription: args.oversubscription,
+            rails: args.rails,
+        };
         fabric.check()?;
         let of_file = match &place {
             Place::Cluster(cluster, _) => cluster.nccl().release,
@@ -185,7 +193,8 @@ fn ranks(list: Option<&str>, world: u32) -> Result<Vec<u32>> {
     let Some(list) = list else { return Ok((0..world).collect()) };
     let number = |text: &str| {
         let number = text.trim().parse::<u32>().ok().filter(|rank| *rank < world);
-        number.with_context(|| format!("--ranks {list}: write numbers from 0 to {}, such as 0-3,8", world - 1))
+        number
+            .with_context(|| format!("--ranks {list}: write numbers from 0 to {}, such as 0-3,8", world - 1))
     };
     let mut ranks = Vec::new();
     for part in list.split(',') {

@@ -7,6 +7,7 @@
 //! [`Engine::run`] does all three in the calling thread and waits in between; a [`Task`](crate::task::Task) does them
 //! on whichever thread drives it. Nothing below `begin` knows which.
 
+use super::alone::alone;
 use super::descriptor::{self, Descriptor};
 use super::notices::Notices;
 use super::shared::Shared;
@@ -18,7 +19,7 @@ use crate::executor::{Buffers, Exchange, Executor, Operation, Progress};
 use crate::fail::{self, FailPoint};
 use crate::model::Meter;
 use crate::plan::{Algorithm, Call, Choice, Kind, Limits, Plan, select_as};
-use crate::reduce::{self, Dst, ReduceOp, Reducer, Store};
+use crate::reduce::Reducer;
 use crate::report::Tally;
 use crate::settings;
 use crate::task::Company;
@@ -34,12 +35,7 @@ use shmring::sync::Ordering;
 use shmring::wait::{WaitPolicy, Waiter};
 use std::cell::Cell;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// How late a sleep may end: what is left of a modelled time is waited for awake.
-const SLEEP_ERROR: Duration = Duration::from_micros(100);
-/// Between two looks whether the communicator has ended.
-const LONGEST_LINGER: Duration = Duration::from_millis(20);
+use std::time::Duration;
 
 /// A call, ready to run.
 #[derive(Debug)]
@@ -170,25 +166,6 @@ impl Engine {
         }
         self.finish(shared, &call);
         Ok(())
-    }
-
-    /// Waits until the modelled time of an operation that is done is over, where operations are paced.
-    fn linger(&mut self, shared: &Shared, call: &Call) {
-        while self.is_early(shared, call) && shared.aborted() == 0 {
-            let due = self.meter.as_ref().and_then(|meter| meter.due());
-            let left = due.map_or(Duration::ZERO, |due| due.saturating_duration_since(Instant::now()));
-            match left.checked_sub(SLEEP_ERROR) {
-                Some(most) => std::thread::sleep(most.min(LONGEST_LINGER)),
-                None => std::thread::yield_now(),
-            }
-        }
-    }
-
-    /// Whether what is done must not end yet, because operations take their modelled time.
-    #[inline]
-    pub(crate) fn is_early(&mut self, shared: &Shared, call: &Call) -> bool {
-        let seqno = self.seqno;
-        self.meter.as_mut().is_some_and(|meter| meter.is_early(&shared.segment, seqno, call))
     }
 
     /// Counts a call and prepares it; nothing is sent yet.
@@ -326,7 +303,7 @@ impl Engine {
         prepared.get_or_insert_with(|| {
             let asked = meter.as_mut().and_then(|meter| meter.asked(call));
             let choice = select_as(call, &shared.config, limits, asked);
-            settings::detail(|| told(shared, call, &choice));
+            settings::detail(|| shared.told(call, &choice));
             let descriptor = Descriptor::new(call, *finalizing);
             let plan = Plan::new(call.clone(), choice, shared.rank, shared.nranks);
             let reducer = Reducer::new(call.dtype, call.op, shared.nranks as usize);
@@ -579,36 +556,6 @@ impl Engine {
         // ORDERING: Relaxed; the barrier publishes it.
         shared.record().words[health::HISTORY_WORD].store(self.history, Ordering::Relaxed);
     }
-}
-
-/// What a call does with one rank: every reduction is a copy but that with a factor.
-///
-/// # Safety
-/// - `buffers` are as [`Buffers`] says, for the call's bytes.
-unsafe fn alone(call: &Call, buffers: Buffers) {
-    let Buffers { input, output } = buffers;
-    let to = [Dst { ptr: output, store: Store::Streaming }];
-    // SAFETY: the caller's contract.
-    unsafe {
-        if let (true, ReduceOp::PreMulSum(_)) = (call.kind.reduces(), call.op) {
-            Reducer::new(call.dtype, call.op, 1).fold(&[input], Some(0), &to, call.count, true);
-        } else if input != output.cast_const() {
-            reduce::copy(input, &to, call.bytes(1));
-        }
-    }
-}
-
-/// What was chosen for a call, for the log.
-#[cold]
-fn told(shared: &Shared, call: &Call, choice: &Choice) -> String {
-    let (bytes, n) = (call.bytes(shared.nranks), shared.nranks);
-    let Choice { algorithm, protocol, channels, chunk_bytes, .. } = choice;
-    format!(
-        "rank {} of {n}: {} of {bytes} bytes by {algorithm}/{protocol:?} on {channels} channel(s), messages of at most \
-         {chunk_bytes} bytes",
-        shared.rank,
-        call.kind.name(),
-    )
 }
 
 /// What the executor is to run, if something runs.

@@ -1,6 +1,7 @@
 //! Communicators: a rank's handle on its group, with blocking collectives.
 
 mod abort;
+mod alone;
 mod birth;
 mod calls;
 mod clash;
@@ -12,6 +13,7 @@ mod health;
 mod init;
 mod joining;
 mod misfit;
+mod modelled;
 mod notices;
 mod order;
 mod overdue;
@@ -49,9 +51,8 @@ use crate::error::{Error, Stage};
 use crate::executor::Buffers;
 use crate::fail;
 use crate::mail::Mail;
-use crate::model::{Meter, Summary};
-use crate::plan::{Call, Choice, Kind};
-use crate::reduce::{DType, ReduceOp};
+use crate::model::Meter;
+use crate::plan::{Call, Choice};
 use crate::report;
 use crate::settings;
 use crate::stream;
@@ -459,23 +460,6 @@ impl Communicator {
         fail::at(&mut engine.fail, fail::FINALIZE_LEFT);
         let trace = trace::write(origin);
         together.and(report).and(trace)
-    }
-
-    /// What the operations of all ranks cost on the modelled cluster: on rank 0, of the communicator of all its ranks
-    /// everybody's; otherwise this rank's own. All ranks that have met call it.
-    fn modelled(&mut self, has_met: bool) -> Option<Summary> {
-        let numbers = self.engine().ok()?.meter.as_ref()?.numbers();
-        let mut all = numbers.clone();
-        if has_met && !numbers.is_empty() {
-            let call = Call::new(Kind::Reduce { root: 0 }, all.len(), DType::F64, ReduceOp::Sum);
-            let (input, output) = (numbers.as_ptr().cast(), all.as_mut_ptr().cast());
-            // What the model says is no reason for a job to fail. SAFETY: both have the call's elements, and outlive it.
-            let added = unsafe { self.run(call, input, output) };
-            if added.is_err() || self.shared.rank != 0 {
-                all.clear();
-            }
-        }
-        Some(self.engine().ok()?.meter.as_ref()?.summary(&all))
     }
 
     /// A handle by which any thread can end this communicator on every rank, also while this one waits in it.

@@ -194,7 +194,8 @@ impl Collector<'_> {
             }
         }
         let world = self.to.config.cluster.clone();
-        let needs = "set together with RINGCCL_CLUSTER_CONFIG (`ringccl run --cluster FILE`), of which it takes the model";
+        let needs =
+            "set together with RINGCCL_CLUSTER_CONFIG (`ringccl run --cluster FILE`), whose model it takes";
         for (name, text) in [
             plan.as_ref()
                 .filter(|plan| plan.value == PlanSource::Model)

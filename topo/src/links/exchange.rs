@@ -8,7 +8,7 @@
 
 use super::calibration::Calibration;
 use super::model::{Loads, Model};
-use super::wiring::{End, LinkKind};
+use super::wiring::{End, LinkKind, Wiring};
 use crate::nccl::tuner::Protocol;
 
 /// An operation in which blocks go straight to their ranks.
@@ -25,6 +25,44 @@ pub enum Exchange {
 impl Exchange {
     /// All of them, in the order of their numbers.
     pub const ALL: [Self; 3] = [Self::AllToAll, Self::Gather, Self::Scatter];
+}
+
+impl Exchange {
+    /// What a byte of the buffer puts on the links of the root's node, and of another one: `block` is a rank's part,
+    /// `elsewhere` how many ranks are on other nodes.
+    fn loads(self, wiring: &Wiring, block: f64, elsewhere: f64) -> (Vec<f64>, Vec<f64>) {
+        let gpus = wiring.gpus;
+        let port = |gpu: u32| End::Port(wiring.head_ports[gpu as usize]);
+        let links = wiring.links.len();
+        let (mut root, mut other) = (vec![0.0; links], vec![0.0; links]);
+        match self {
+            Self::AllToAll => {
+                for gpu in 0..gpus {
+                    for peer in (0..gpus).filter(|&peer| peer != gpu) {
+                        wiring.add(End::Gpu(gpu), End::Gpu(peer), block, &mut root);
+                    }
+                    wiring.add(End::Gpu(gpu), port(gpu), block * elsewhere, &mut root);
+                    wiring.add(port(gpu), End::Gpu(gpu), block * elsewhere, &mut root);
+                }
+                other.clone_from(&root);
+            }
+            Self::Gather => {
+                for gpu in 0..gpus {
+                    wiring.add(End::Gpu(gpu), End::Gpu(0), block, &mut root);
+                    wiring.add(End::Gpu(gpu), port(gpu), block, &mut other);
+                }
+                wiring.add(port(0), End::Gpu(0), block * elsewhere, &mut root);
+            }
+            Self::Scatter => {
+                for gpu in 0..gpus {
+                    wiring.add(End::Gpu(0), End::Gpu(gpu), block, &mut root);
+                    wiring.add(port(gpu), End::Gpu(gpu), block, &mut other);
+                }
+                wiring.add(End::Gpu(0), port(0), block * elsewhere, &mut root);
+            }
+        }
+        (root, other)
+    }
 }
 
 /// What an exchange costs, for a byte of the buffer that has all blocks.
@@ -45,38 +83,9 @@ impl Move {
         if setup.nodes > 1 && wiring.ports == 0 {
             return None;
         }
-        let gpus = wiring.gpus;
-        let block = 1.0 / ranks;
+        let (block, gpus) = (1.0 / ranks, wiring.gpus);
         let elsewhere = (ranks - f64::from(gpus)).max(0.0);
-        let port = |gpu: u32| End::Port(wiring.head_ports[gpu as usize]);
-        let links = wiring.links.len();
-        let (mut root, mut other) = (vec![0.0; links], vec![0.0; links]);
-        match exchange {
-            Exchange::AllToAll => {
-                for gpu in 0..gpus {
-                    for peer in (0..gpus).filter(|&peer| peer != gpu) {
-                        wiring.add(End::Gpu(gpu), End::Gpu(peer), block, &mut root);
-                    }
-                    wiring.add(End::Gpu(gpu), port(gpu), block * elsewhere, &mut root);
-                    wiring.add(port(gpu), End::Gpu(gpu), block * elsewhere, &mut root);
-                }
-                other.clone_from(&root);
-            }
-            Exchange::Gather => {
-                for gpu in 0..gpus {
-                    wiring.add(End::Gpu(gpu), End::Gpu(0), block, &mut root);
-                    wiring.add(End::Gpu(gpu), port(gpu), block, &mut other);
-                }
-                wiring.add(port(0), End::Gpu(0), block * elsewhere, &mut root);
-            }
-            Exchange::Scatter => {
-                for gpu in 0..gpus {
-                    wiring.add(End::Gpu(0), End::Gpu(gpu), block, &mut root);
-                    wiring.add(port(gpu), End::Gpu(gpu), block, &mut other);
-                }
-                wiring.add(End::Gpu(0), port(0), block * elsewhere, &mut root);
-            }
-        }
+        let (mut root, mut other) = exchange.loads(wiring, block, elsewhere);
         if setup.nodes == 1 {
             other.fill(0.0);
         }

@@ -8,11 +8,11 @@ use super::places::Places;
 use super::predict::Fixed;
 use super::site::Site;
 use super::wiring::{LinkKind, VirtualLink};
+use crate::Cluster;
 use crate::nccl::release::Release;
 use crate::nccl::search::{Env, graphs_of_nodes};
 use crate::nccl::system::Node;
 use crate::nccl::tuner::{Algorithm, Collective, Environment, Operation, Protocol, Setup};
-use crate::Cluster;
 
 /// Prices that a group keeps; a job repeats few sizes.
 const CACHED: usize = 256;
