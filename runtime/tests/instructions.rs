@@ -108,6 +108,7 @@ fn instructions(bytes: usize, cluster: &str) -> Option<f64> {
 
 /// Pricing an operation costs at most 2 % at 64 KiB, and below that a bounded number of instructions.
 #[test]
+#[ignore = "steps take minutes on a machine that others load: run it alone, with --ignored"]
 fn pricing_costs_few_instructions() {
     let Some(plain) = instructions(8, "none") else {
         println!("SKIPPED: this system does not let a process step its own child (ptrace)");
