@@ -32,6 +32,13 @@ pub(crate) struct Args {
     /// A machine by name; an unknown name lists them
     #[arg(long, value_name = "NAME", conflicts_with = "graph")]
     profile: Option<String>,
+    /// A cluster file (YAML): its machines, its release of NCCL and its variables
+    #[arg(long, value_name = "FILE")]
+    #[arg(conflicts_with_all = ["profile", "graph", "nodes", "nodes_per_leaf", "oversubscription", "rails", "collnet"])]
+    cluster: Option<PathBuf>,
+    /// Ranks of the cluster file instead of all, such as 0-7,16
+    #[arg(long, value_name = "LIST", requires = "cluster")]
+    ranks: Option<String>,
     /// A file (YAML) with descriptions of machines; --profile names one of them
     #[arg(long, value_name = "FILE", requires = "profile")]
     machines: Option<PathBuf>,
@@ -41,14 +48,14 @@ pub(crate) struct Args {
     /// Nodes of the profile
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "graph")]
     nodes: u32,
-    /// Release of NCCL, 2.18.1 to 2.30.7
-    #[arg(long, value_name = "RELEASE", default_value_t = Release::NEWEST)]
-    nccl: Release,
+    /// Release of NCCL, 2.18.1 to 2.30.7 [default: the cluster file's, or 2.30.7]
+    #[arg(long, value_name = "RELEASE")]
+    nccl: Option<Release>,
     /// all_reduce, broadcast, reduce, all_gather or reduce_scatter
     #[arg(long, value_name = "NAME", default_value = "all_reduce")]
     collective: Collective,
     /// Size of the operation as nccl-tests counts it: for all_gather and reduce_scatter, of all ranks together
-    #[arg(long, value_name = "SIZE", required_unless_present_any = ["sweep", "sweep_nodes", "sweep_nic"])]
+    #[arg(long, value_name = "SIZE")]
     bytes: Option<String>,
     /// A variable of NCCL; may be given again
     #[arg(long, value_name = "NAME=VALUE")]
@@ -74,6 +81,12 @@ pub(crate) struct Args {
     /// How much less a leaf's way to the spine carries than the ports below it, 2 for half
     #[arg(long, value_name = "X", default_value_t = 1.0)]
     oversubscription: f64,
+    /// Leaf switches have one port of each node (rails) instead of all ports of some
+    #[arg(long)]
+    rails: bool,
+    /// A network that reduces (SHARP): CollNet, and NVLS between nodes
+    #[arg(long, conflicts_with = "graph")]
+    collnet: bool,
     /// Data and reduction that an NVSwitch cannot reduce, such as products
     #[arg(long)]
     no_nvls_reduction: bool,
@@ -144,7 +157,7 @@ fn both(source: &Source, args: &Args, size: u64) -> (Result<Answer>, Option<Resu
     thread::scope(|scope| {
         let other =
             args.versus.as_deref().map(|versus| scope.spawn(|| versus::other(source, args, versus, size)));
-        let answer = source.model(args.nccl, &[]).and_then(|model| Answer::new(model, args, size));
+        let answer = source.model(source.release(), &[]).and_then(|model| Answer::new(model, args, size));
         let other = other.map(|other| other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         (answer, other)
     })

@@ -332,3 +332,27 @@ const BOX: &str = r#"<system version="1">
   </cpu>
 </system>
 "#;
+
+#[test]
+fn a_cluster_file_is_predicted() {
+    // Its machines, release and variables; options change them; a part of its ranks; what does not fit is refused.
+    let file = ["--cluster", "testdata/predict/v100_cluster.yaml", "--bytes", "64MiB"];
+    assert_eq!(first_line(&file), "67108864 Bytes -> Algo 1 proto 2 time 867.660767");
+    let newer = first_line(&[&file[..], &["--nccl", "2.23"]].concat());
+    assert_eq!(newer, "AllReduce: 67108864 Bytes -> Algo 1 proto 2 time 867.660767");
+    let tree = first_line(&[&file[..], &["--env", "NCCL_ALGO=Tree"]].concat());
+    assert!(tree.starts_with("67108864 Bytes -> Algo 0 "), "{tree}");
+    let part = first_line(&[&file[..], &["--ranks", "0-1"]].concat());
+    assert!(part.starts_with("67108864 Bytes") && part != first_line(&file), "{part}");
+    assert!(refuses(&[&file[..], &["--ranks", "0-4"]].concat()).contains("0 to 3"));
+    assert!(refuses(&[&file[..], &["--nodes", "2"]].concat()).contains("--nodes"));
+}
+
+#[test]
+fn an_unknown_machine_lists_those_that_are() {
+    // Also where nothing else is said.
+    let told = refuses(&["--profile", "xx"]);
+    assert!(told.contains("aws-p4d") && told.contains("dgx-h100"), "{told}");
+    let told = refuses(&V100);
+    assert!(told.contains("give --bytes, or --sweep"), "{told}");
+}

@@ -130,3 +130,41 @@ between nodes  infiniband  200 Gbit/s  1.5 us   2
     let (_dir, path) = file("- 1\n");
     assert!(refusal(topo("show", &path)).contains("found a list"));
 }
+
+#[test]
+fn a_run_prints_what_nccl_would_and_infer_reads_it() {
+    // Ranks of our own library under NCCL_DEBUG: the table, the channels and every choice, from which the inputs are
+    // found again without a line that is left; the report has the prices.
+    let dir = tempfile::tempdir().unwrap();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/predict/v100_cluster.yaml");
+    let report = dir.path().join("report.json");
+    let script = format!(
+        "exec {} perf all_reduce -n 4 -b 64 -e 64M -f 4 --iters 1 -w 0 --as-rank",
+        env!("CARGO_BIN_EXE_ringccl")
+    );
+    let mut command = run(&["--no-prefix", "--cluster", path.to_str().unwrap()], &script);
+    command
+        .env("NCCL_DEBUG", "INFO")
+        .env("NCCL_DEBUG_SUBSYS", "INIT,GRAPH,TUNING")
+        .env("RINGCCL_REPORT", &report);
+    let printed = output(command);
+    let log = text(&printed.stdout);
+    assert!(
+        log.contains("NCCL INFO 67108864 Bytes -> Algo 1 proto 2 time 867.660767"),
+        "{log}{}",
+        text(&printed.stderr)
+    );
+    let file = dir.path().join("nccl.log");
+    fs::write(&file, &log).unwrap();
+    let mut infer = ringccl();
+    infer.args(["topo", "infer"]).arg(&file);
+    let found = output(infer);
+    let told = text(&found.stdout);
+    assert!(found.status.success() && !told.contains("not explained"), "{told}{}", text(&found.stderr));
+    assert!(told.contains("2.22.3 (from the log)"), "{told}");
+    let report = fs::read_to_string(&report).unwrap();
+    assert!(
+        report.contains("\"predicted_time_us_total\"") && report.contains("\"virtual_time_us\""),
+        "{report}"
+    );
+}

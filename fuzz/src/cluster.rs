@@ -2,6 +2,7 @@
 
 use crate::input::Input;
 use std::fmt::Write;
+use topo::links::{Calibration, Pricer};
 use topo::{Cluster, LinkClass, PROFILES};
 
 /// A byte that no file of text begins with: what follows chooses values for a file that is well formed.
@@ -84,6 +85,14 @@ fn chosen(mut input: Input<'_>) -> String {
         line("    latency_us:", "3");
         line("    oversubscription:", "1.5");
     }
+    line("  nodes_per_leaf:", "2");
+    line("nccl:\n  version:", "2.22.3");
+    line("  algo:", "Ring");
+    line("  channels:", "4");
+    line("  env:\n    NCCL_CROSS_NIC:", "1");
+    line("machines:\n  m:\n    cpu:", "amd");
+    line("    sm:", "80");
+    line("    numa:\n      - [{pcie_gen: 4, gpus: 1}]\n    nvswitch:", "4");
     text
 }
 
@@ -113,13 +122,17 @@ fn check(cluster: &Cluster) {
     for text in [cluster.name(), cluster.default_backend()] {
         check_text(text);
     }
+    // A file that is valid has prices, or says too little of its machines; its variables fit its release.
+    assert!(Pricer::of_cluster(cluster, &[], Calibration::default()).is_ok());
     let mut ranks: Vec<u32> = Vec::new();
     for (i, node) in nodes.iter().enumerate() {
         check_text(node.id());
         check_text(node.host());
         assert_eq!(node.ranks().len(), node.profiles().len());
         assert!(!node.ranks().is_empty() && nodes[..i].iter().all(|other| other.id() != node.id()));
-        assert!(node.profiles().iter().all(|profile| PROFILES.contains(&profile.as_str())));
+        let is_known = |profile: &String| PROFILES.contains(&profile.as_str()) || node.machine().is_some();
+        assert!(node.profiles().iter().all(is_known));
+        assert_eq!(node.ranks().len(), node.gpus().len());
         for (local, &rank) in node.ranks().iter().enumerate() {
             assert_eq!((cluster.node_index(rank), cluster.local_rank(rank)), (i, local as u32));
         }

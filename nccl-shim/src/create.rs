@@ -48,6 +48,7 @@ unsafe fn about(
     config::announce(fields);
     fork::watch();
     log::banner(rank as c_int);
+    crate::model::claim_lines();
     *lock(&RANKS).entry(hash).or_default() += 1;
     Ok(About { rank, nranks, device, hash, settings, config, usable: Usable::of(&vars)? })
 }
@@ -307,6 +308,7 @@ pub(crate) fn tell_complete(comm: &Comm, call: &str) {
         }
     }
     log::info(Subsys::INIT, device, format_args!("Connected all rings, use ring PXN 0 GDR 0"));
+    crate::model::tell_head(comm);
     log::info(
         Subsys::INIT,
         device,

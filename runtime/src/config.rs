@@ -1,6 +1,7 @@
 //! Settings of a communicator, from the environment or from code. Equal on all ranks.
 
 use crate::error::Error;
+use crate::model::{Pace, PlanSource, World};
 use crate::plan::{Algorithm, Call, Choice, Kind, NcclCut, Tuning, nccl, select};
 use crate::reduce::{DType, ReduceOp};
 use crate::settings::{self, Resolved, Vars, staging};
@@ -44,6 +45,12 @@ pub struct Config {
     pub staging_max_bytes: Option<u64>,
     /// Directory of segments.
     pub shm_dir: PathBuf,
+    /// The cluster on which collectives are priced, if there is one.
+    pub cluster: Option<Arc<World>>,
+    /// Which plan is executed; [`PlanSource::Model`] needs a cluster.
+    pub plan: PlanSource,
+    /// Whether operations take their modelled time, and how many times that.
+    pub pace: Option<Pace>,
     /// Where the report goes, if anywhere.
     pub report: Option<PathBuf>,
     /// In which order reductions add up.
@@ -120,6 +127,9 @@ impl Config {
             numerics: Numerics::Host,
             ll_buffer_bytes: None,
             ll128_buffer_bytes: None,
+            cluster: None,
+            plan: PlanSource::Host,
+            pace: None,
             shm_dir: "/dev/shm".into(),
             report: None,
             bind: Bind::None,
@@ -200,7 +210,7 @@ impl Config {
         let without = self.protocols.iter().rev().fold(0, |bits, allowed| bits << 1 | u64::from(!allowed));
         let chosen =
             u64::from(self.min_channels.saturating_sub(1)) << 24 | without << 16 | algorithm << 8 | protocol;
-        let chosen = chosen ^ u64::from(self.tuning.mark(nranks)) << 32;
+        let chosen = chosen ^ u64::from(self.tuning.mark(nranks)) << 32 ^ self.modelled();
         match self.nccl_cut() {
             None => chosen,
             // The buffer of a protocol decides where sums begin. Two different sizes are told apart by 31 bits.
@@ -209,6 +219,14 @@ impl Config {
                 (sizes >> 32 | 1) << 32 ^ chosen
             }
         }
+    }
+
+    /// The same of what is modelled.
+    fn modelled(&self) -> u64 {
+        let Some(world) = &self.cluster else { return 0 };
+        let pace = self.pace.map_or(0, |pace| u64::from(pace.thousandths));
+        let plan = u64::from(self.plan == PlanSource::Model);
+        (world.mark() ^ pace << 1 ^ plan).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 
     /// What NCCL's cut of a ring depends on; `None` where sums need not follow it.

@@ -50,6 +50,7 @@ mod executor;
 mod fail;
 mod group;
 mod mail;
+pub mod model;
 mod plan;
 pub mod report;
 pub mod sched;

@@ -1,15 +1,68 @@
 //! A cluster as the rest of the workspace sees it.
 
 use crate::ConfigError;
+use crate::links;
+use crate::nccl::graph::{Graph, Graphs};
+use crate::nccl::release::Release;
+use crate::nccl::system;
+use crate::nccl::tuner::Cpu;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A machine by its name: one that is known, or one that the file describes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Machine {
+    /// The name.
+    pub name: String,
+    /// What it is made of.
+    pub node: system::Node,
+}
+
+/// Graphs of a communicator as a log of NCCL prints them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Given {
+    /// Ring, tree, NVLS.
+    pub graphs: Graphs,
+    /// CollNetDirect.
+    pub direct: Option<Graph>,
+    /// CollNetChain.
+    pub chain: Option<Graph>,
+    /// Compute capability of the GPUs, if the file says it.
+    pub compute_capability: Option<u32>,
+    /// CPU of the nodes, if the file says it.
+    pub cpu: Option<Cpu>,
+    /// What the network's plugin reports, in us.
+    pub plugin_latency_us: f32,
+}
+
+/// Which NCCL runs on a cluster, and what it is told.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Nccl {
+    /// The release.
+    pub release: Release,
+    /// Variables with their values, those that force a choice first.
+    pub variables: Vec<(String, String)>,
+    /// Whether the network reduces (SHARP).
+    pub collnet: bool,
+    /// Graphs instead of a search, for communicators of all ranks.
+    pub given: Option<Given>,
+}
+
+impl Default for Nccl {
+    fn default() -> Self {
+        Self { release: Release::NEWEST, variables: Vec::new(), collnet: false, given: None }
+    }
+}
 
 /// One machine of the cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Node {
     pub(crate) id: String,
     pub(crate) host: String,
+    pub(crate) machine: Option<Arc<Machine>>,
     pub(crate) ranks: Vec<u32>,
     pub(crate) profiles: Vec<String>,
+    pub(crate) gpus: Vec<u32>,
 }
 
 impl Node {
@@ -28,7 +81,17 @@ impl Node {
         &self.ranks
     }
 
-    /// GPU profiles by local rank, as many as ranks.
+    /// The machine that the file names; `None` in FakeGPU's files.
+    pub fn machine(&self) -> Option<&Arc<Machine>> {
+        self.machine.as_ref()
+    }
+
+    /// Which GPU of its machine each rank has, by local rank.
+    pub fn gpus(&self) -> &[u32] {
+        &self.gpus
+    }
+
+    /// GPU profiles by local rank, as many as ranks; the name of the machine where the file names that alone.
     pub fn profiles(&self) -> &[String] {
         &self.profiles
     }
@@ -70,9 +133,25 @@ impl LinkClass {
 pub struct Fabric {
     pub(crate) intra_node: LinkClass,
     pub(crate) inter_node: LinkClass,
+    pub(crate) nodes_per_leaf: u32,
+    pub(crate) rails: bool,
 }
 
+/// Oversubscriptions that the link model takes; FakeGPU's files may say anything above 0.
+const OVERSUBSCRIPTION: (f64, f64) = (0.01, 1000.0);
+
 impl Fabric {
+    /// The network between nodes as the link model takes it: leaf switches of so many nodes, and the oversubscription
+    /// of the links between nodes.
+    pub fn network(&self) -> links::Fabric {
+        let (least, most) = OVERSUBSCRIPTION;
+        links::Fabric {
+            nodes_per_leaf: self.nodes_per_leaf,
+            oversubscription: self.inter_node.oversubscription.clamp(least, most),
+            rails: self.rails,
+        }
+    }
+
     /// Links between the GPUs of one node.
     pub fn intra_node(&self) -> &LinkClass {
         &self.intra_node
@@ -98,6 +177,7 @@ pub struct Cluster {
     pub(crate) version: u64,
     pub(crate) name: String,
     pub(crate) default_backend: String,
+    pub(crate) nccl: Nccl,
     pub(crate) nodes: Vec<Node>,
     pub(crate) fabric: Fabric,
     pub(crate) places: Vec<Place>,
@@ -122,6 +202,11 @@ impl Cluster {
     /// Backend named by the file; shown in reports, without effect.
     pub fn default_backend(&self) -> &str {
         &self.default_backend
+    }
+
+    /// Which NCCL is modelled.
+    pub fn nccl(&self) -> &Nccl {
+        &self.nccl
     }
 
     /// Nodes in the order of the file.

@@ -1,9 +1,11 @@
 //! From the bytes of a cluster file to a [`Cluster`], or to everything that is wrong with it.
 
+mod nccl;
 mod nodes;
 pub(crate) mod reader;
 pub(crate) mod syntax;
 pub(crate) mod tree;
+pub(crate) mod units;
 
 use std::fs::File;
 use std::io::Read;
@@ -13,6 +15,7 @@ use serde::Deserialize;
 
 use self::reader::{Reader, Table};
 use self::tree::Tree;
+use self::units::Unit;
 use crate::{Cluster, ConfigError, Fabric, LinkClass};
 
 /// Largest file that is read; ten thousand nodes of eight GPUs take two thirds of it.
@@ -75,9 +78,13 @@ impl Cluster {
     }
 }
 
-const FILE_KEYS: &[&str] = &["version", "cluster", "nodes", "fabric", "policies"];
+const FILE_KEYS: &[&str] = &["version", "cluster", "nccl", "machines", "nodes", "fabric", "policies"];
 const CLUSTER_KEYS: &[&str] = &["name", "default_backend"];
-const FABRIC_KEYS: &[&str] = &["intra_node", "inter_node"];
+const FABRIC_KEYS: &[&str] = &["intra_node", "inter_node", "nodes_per_leaf", "rails"];
+const NODES_PER_LEAF: reader::Range = reader::Range::new(
+    |x| (1.0..=65536.0).contains(&x) && x.fract() == 0.0,
+    "how many nodes share a leaf switch, 1 to 65536",
+);
 const LINK_KEYS: &[&str] = &["type", "bandwidth_gbps", "latency_us", "oversubscription"];
 
 /// Reads on after every problem; `None` only if there is at least one.
@@ -87,27 +94,46 @@ fn read_file(reader: &mut Reader<'_>, value: &Tree, path: &Path) -> Option<Clust
     let cluster = reader.part(&file, "cluster", CLUSTER_KEYS);
     let name = cluster.as_ref().and_then(|table| reader.text(table, "name"));
     let default_backend = cluster.as_ref().and_then(|table| reader.text(table, "default_backend"));
-    let nodes = nodes::read(reader, &file);
+    let nccl = nccl::read(reader, &file);
+    let machines = nodes::machines(reader, &file);
+    let nodes = nodes::read(reader, &file, machines.as_ref());
     let fabric = reader.part(&file, "fabric", FABRIC_KEYS);
-    let intra_node = fabric.as_ref().and_then(|table| read_link(reader, table, "intra_node"));
-    let inter_node = fabric.as_ref().and_then(|table| read_link(reader, table, "inter_node"));
+    let fabric = fabric.and_then(|table| read_fabric(reader, &table));
     let (nodes, places) = nodes?;
-    Some(Cluster {
+    let cluster = Cluster {
         path: path.to_owned(),
         version: version?,
         name: name?,
         default_backend: default_backend?,
+        nccl: nccl?,
         nodes,
-        fabric: Fabric { intra_node: intra_node?, inter_node: inter_node? },
+        fabric: fabric?,
         places,
+    };
+    machines?;
+    Some(cluster)
+}
+
+fn read_fabric(reader: &mut Reader<'_>, table: &Table<'_>) -> Option<Fabric> {
+    let intra_node = read_link(reader, table, "intra_node");
+    let inter_node = read_link(reader, table, "inter_node");
+    let nodes_per_leaf = reader.number(table, "nodes_per_leaf", Some(1.0), NODES_PER_LEAF);
+    let rails = reader.truth(table, "rails", false);
+    Some(Fabric {
+        intra_node: intra_node?,
+        inter_node: inter_node?,
+        nodes_per_leaf: nodes_per_leaf? as u32,
+        rails: rails?,
     })
 }
 
 fn read_link(reader: &mut Reader<'_>, fabric: &Table<'_>, key: &'static str) -> Option<LinkClass> {
     let table = reader.part(fabric, key, LINK_KEYS)?;
     let kind = reader.text(&table, "type");
-    let bandwidth_gbps = reader.number(&table, "bandwidth_gbps", None, reader::ABOVE_ZERO);
-    let latency_us = reader.number(&table, "latency_us", Some(0.0), reader::AT_LEAST_ZERO);
+    let speed = (reader::ABOVE_ZERO, Unit::GigabitsPerSecond);
+    let bandwidth_gbps = reader.measure(&table, "bandwidth_gbps", None, speed);
+    let time = (reader::AT_LEAST_ZERO, Unit::Microseconds);
+    let latency_us = reader.measure(&table, "latency_us", Some(0.0), time);
     let oversubscription = reader.number(&table, "oversubscription", Some(1.0), reader::ABOVE_ZERO);
     Some(LinkClass {
         kind: kind?,

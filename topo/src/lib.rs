@@ -40,7 +40,8 @@ pub mod links;
 pub mod nccl;
 mod near;
 mod profiles;
+mod xml;
 
-pub use cluster::{Cluster, Fabric, LinkClass, Node};
+pub use cluster::{Cluster, Fabric, Given, LinkClass, Machine, Nccl, Node};
 pub use error::{ConfigError, Problem};
 pub use profiles::PROFILES;

@@ -46,14 +46,14 @@ pub(super) fn write(source: &Source, args: &Args) -> Result<String> {
     for &mbps in &speeds {
         for &nodes in &nodes {
             let size = Size { nodes, mbps };
-            let model = source.model_of(args.nccl, &[], size)?;
+            let model = source.model_of(source.release(), &[], size)?;
             for &bytes in &sizes {
                 rows.push(row(&model, args, size, bytes)?);
             }
         }
     }
     let (csv, svg) = args.files();
-    let title = format!("{} on {}, NCCL {}", args.collective, source.name(), args.nccl);
+    let title = format!("{} on {}, NCCL {}", args.collective, source.name(), source.release());
     save(&csv, &table(&rows))?;
     save(&svg, &plot(title.clone(), &rows))?;
     Ok(format!("{title}\n  {} predictions\nwrote {} and {}\n", rows.len(), csv.display(), svg.display()))

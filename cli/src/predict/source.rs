@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ::topo::links::{Calibration, Fabric, Model, Site};
+use ::topo::Cluster;
+use ::topo::links::{Calibration, Fabric, Model, Pricer, Site};
 use ::topo::nccl::release::Release;
 use ::topo::nccl::system::{Node, import_file, load_nodes};
 use ::topo::nccl::tuner::{Environment, Setup};
@@ -20,6 +21,8 @@ pub(super) struct Source {
     /// Graphs instead of a search, and where to write those in use.
     graphs: Option<PathBuf>,
     dump: Option<PathBuf>,
+    release: Release,
+    collnet: bool,
 }
 
 /// What a sweep changes of a machine.
@@ -32,8 +35,14 @@ pub(super) struct Size {
 }
 
 enum Place {
-    Machine { name: String, node: Node, nodes: u32 },
+    Machine {
+        name: String,
+        node: Node,
+        nodes: u32,
+    },
     File(PathBuf),
+    /// The ranks of a cluster file that make the communicator.
+    Cluster(Box<Cluster>, Vec<u32>),
 }
 
 impl Source {
@@ -49,6 +58,17 @@ impl Source {
         let (topology, graphs) = (file("NCCL_TOPO_FILE"), file("NCCL_GRAPH_FILE"));
         let dump = file("NCCL_GRAPH_DUMP_FILE");
         let place = match (&args.profile, &args.graph) {
+            _ if args.cluster.is_some() => {
+                let given = [&topology, &graphs, &dump].into_iter().any(Option::is_some);
+                ensure!(
+                    !given,
+                    "NCCL_TOPO_FILE, NCCL_GRAPH_FILE and NCCL_GRAPH_DUMP_FILE are for a machine, and --cluster names its \
+                     own; give a --profile instead"
+                );
+                let cluster = Cluster::load(args.cluster.clone().unwrap_or_default())?;
+                let ranks = ranks(args.ranks.as_deref(), cluster.world_size())?;
+                Place::Cluster(Box::new(cluster), ranks)
+            }
             (Some(_), _) | (_, Some(_)) if topology.is_some() => bail!(
                 "NCCL_TOPO_FILE describes the machine, and --profile or --graph does too; keep one of them"
             ),
@@ -71,11 +91,25 @@ impl Source {
                 Place::Machine { name: name.clone(), node, nodes: args.nodes }
             }
             (None, Some(path)) => Place::File(path.clone()),
-            (None, None) => bail!("give --profile, --graph, or --env NCCL_TOPO_FILE=FILE"),
+            (None, None) => bail!("give --profile, --cluster, --graph, or --env NCCL_TOPO_FILE=FILE"),
         };
-        let fabric = Fabric { nodes_per_leaf: args.nodes_per_leaf, oversubscription: args.oversubscription };
+        let fabric = Fabric {
+            nodes_per_leaf: args.nodes_per_leaf,
+            oversubscription: args.oversubscription,
+            rails: args.rails,
+        };
         fabric.check()?;
-        Ok(Self { place, variables, fabric, graphs, dump })
+        let of_file = match &place {
+            Place::Cluster(cluster, _) => cluster.nccl().release,
+            _ => Release::NEWEST,
+        };
+        let release = args.nccl.unwrap_or(of_file);
+        Ok(Self { place, variables, fabric, graphs, dump, release, collnet: args.collnet })
+    }
+
+    /// The release that is asked about.
+    pub(super) fn release(&self) -> Release {
+        self.release
     }
 
     /// The communicator under `release` on its links, with `more` variables behind those of the command line.
@@ -99,7 +133,7 @@ impl Source {
                 };
                 let site = Site { node, nodes, fabric: self.fabric };
                 let given = environment.search().iter().map(|(name, value)| (name.as_str(), value.as_str()));
-                let env = search::Env::from_pairs(given)?;
+                let env = search::Env { collnet: self.collnet, ..search::Env::from_pairs(given)? };
                 let found = match &self.graphs {
                     Some(path) => graph_xml::load(path, &site.node, nodes)?,
                     None => search::graphs_of(&site.node, nodes, release, &env)?,
@@ -110,6 +144,21 @@ impl Source {
                 }
                 let setup = Setup::of_search(&site.node, nodes, release, &found, environment);
                 Ok(Model::of_search(setup, &site, &found, &env, numbers)?)
+            }
+            Place::Cluster(cluster, ranks) => {
+                ensure!(
+                    size == Size::default(),
+                    "--sweep-nodes and --sweep-nic change one machine; give a --profile instead of --cluster"
+                );
+                let all: Vec<(String, String)> = self.variables.iter().chain(more).cloned().collect();
+                let pricer = Pricer::of_cluster_as(cluster, release, &all, numbers)?;
+                let pricer = pricer.with_context(|| {
+                    format!(
+                        "`{}` says too little of its machines for NCCL's tuner: give each node a `machine`, such as dgx-h100",
+                        cluster.path().display()
+                    )
+                })?;
+                Ok(pricer.model(ranks)?)
             }
             Place::File(path) => {
                 let given = environment.search().first().map(|(name, _)| name.clone());
@@ -134,8 +183,25 @@ impl Source {
             Place::Machine { name, nodes: 1, .. } => name.clone(),
             Place::Machine { name, nodes, .. } => format!("{nodes} x {name}"),
             Place::File(path) => path.display().to_string(),
+            Place::Cluster(cluster, _) => cluster.name().to_owned(),
         }
     }
+}
+
+/// Ranks by a list such as `0-7,16`; all of them without one.
+fn ranks(list: Option<&str>, world: u32) -> Result<Vec<u32>> {
+    let Some(list) = list else { return Ok((0..world).collect()) };
+    let number = |text: &str| {
+        let number = text.trim().parse::<u32>().ok().filter(|rank| *rank < world);
+        number
+            .with_context(|| format!("--ranks {list}: write numbers from 0 to {}, such as 0-3,8", world - 1))
+    };
+    let mut ranks = Vec::new();
+    for part in list.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        ranks.extend(number(first)?..=number(last)?);
+    }
+    Ok(ranks)
 }
 
 /// The machine of this name in a file of descriptions.

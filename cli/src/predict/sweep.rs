@@ -18,11 +18,11 @@ const PARTS: u64 = 4;
 /// Writes the two files and says which, with the sizes at which the choice changes.
 pub(super) fn write(source: &Source, args: &Args, range: &str) -> Result<String> {
     let (low, high) = bounds(range)?;
-    let model = source.model(args.nccl, &[])?;
+    let model = source.model(source.release(), &[])?;
     let tuner = model.tuner();
     let (csv, svg) = args.files();
     let rows = rows(&model, args, low, high)?;
-    let release = args.nccl;
+    let release = source.release();
     let title = format!("{} on {}, NCCL {release}", args.collective, source.name());
     save(&csv, &table(tuner, &rows))?;
     save(&svg, &plot(&title, tuner, &rows))?;

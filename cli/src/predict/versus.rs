@@ -13,7 +13,7 @@ use super::{Answer, Args};
 /// The answer under another release, or with one more variable.
 pub(super) fn other(source: &Source, args: &Args, versus: &str, size: u64) -> Result<Answer> {
     let model = if versus.contains('=') {
-        source.model(args.nccl, &[variable(versus)?])?
+        source.model(source.release(), &[variable(versus)?])?
     } else {
         source.model(versus.parse::<Release>()?, &[])?
     };

@@ -7,6 +7,7 @@
 //! [`Engine::run`] does all three in the calling thread and waits in between; a [`Task`](crate::task::Task) does them
 //! on whichever thread drives it. Nothing below `begin` knows which.
 
+use super::alone::alone;
 use super::descriptor::{self, Descriptor};
 use super::notices::Notices;
 use super::shared::Shared;
@@ -16,8 +17,9 @@ use crate::config::Config;
 use crate::error::{Error, Stage};
 use crate::executor::{Buffers, Exchange, Executor, Operation, Progress};
 use crate::fail::{self, FailPoint};
-use crate::plan::{Algorithm, Call, Choice, Kind, Limits, Plan, select};
-use crate::reduce::{self, Dst, ReduceOp, Reducer, Store};
+use crate::model::Meter;
+use crate::plan::{Algorithm, Call, Choice, Kind, Limits, Plan, select_as};
+use crate::reduce::Reducer;
 use crate::report::Tally;
 use crate::settings;
 use crate::task::Company;
@@ -109,6 +111,8 @@ pub(crate) struct Engine {
     /// Whether a call came after the end of the communicator and could not be done.
     refused: bool,
     pub(super) fail: Option<FailPoint>,
+    /// What prices operations, if a cluster is modelled.
+    pub(super) meter: Option<Box<Meter>>,
 }
 
 /// Whether a call is over as soon as it has begun.
@@ -140,6 +144,7 @@ impl Engine {
             finalizing: false,
             refused: false,
             fail,
+            meter: None,
         }
     }
 
@@ -156,6 +161,7 @@ impl Engine {
                 if let Err(error) = outcome {
                     return Err(shared.give_up(error, self.seqno));
                 }
+                self.linger(shared, &call);
             }
         }
         self.finish(shared, &call);
@@ -189,6 +195,9 @@ impl Engine {
         fail::at(&mut self.fail, fail::OP_BEGIN);
         self.seqno += 1;
         self.traced = trace::begin();
+        if let Some(meter) = &mut self.meter {
+            meter.begin(shared.record(), self.seqno, call.bytes(shared.nranks));
+        }
         // An operation without elements waits for nobody, but the others must be able to compare it with theirs.
         let is_empty = call.count == 0 && call.kind != Kind::Barrier;
         if shared.nranks > 1 && !is_empty {
@@ -258,7 +267,8 @@ impl Engine {
     fn check_late(&mut self, shared: &Shared, word: u64, call: &Call) -> Result<(), Error> {
         let seqno = self.seqno + 1;
         // A chain needs the ranks before this one, too.
-        let chosen = || select(call, &shared.config, &self.limits).algorithm;
+        let asked = self.meter.as_mut().and_then(|meter| meter.asked(call));
+        let chosen = || select_as(call, &shared.config, &self.limits, asked).algorithm;
         let is_chain = || shared.nranks > 2 && chosen() == Algorithm::Ring;
         let needed = match call.kind {
             Kind::Broadcast { root } if root != shared.rank && !is_chain() => root..root + 1,
@@ -289,10 +299,11 @@ impl Engine {
         if !again {
             self.prepared = None;
         }
-        let Self { prepared, limits, finalizing, .. } = self;
+        let Self { prepared, limits, finalizing, meter, .. } = self;
         prepared.get_or_insert_with(|| {
-            let choice = select(call, &shared.config, limits);
-            settings::detail(|| told(shared, call, &choice));
+            let asked = meter.as_mut().and_then(|meter| meter.asked(call));
+            let choice = select_as(call, &shared.config, limits, asked);
+            settings::detail(|| shared.told(call, &choice));
             let descriptor = Descriptor::new(call, *finalizing);
             let plan = Plan::new(call.clone(), choice, shared.rank, shared.nranks);
             let reducer = Reducer::new(call.dtype, call.op, shared.nranks as usize);
@@ -331,6 +342,10 @@ impl Engine {
     /// - The contract of `begin` holds still.
     #[inline]
     pub(crate) unsafe fn advance(&mut self, shared: &Shared) -> Result<Progress, Error> {
+        if self.meter.as_ref().is_some_and(|meter| meter.due().is_some()) {
+            // All is done but the time.
+            return Ok(Progress::Done);
+        }
         let Some(Prepared { plan, descriptor, .. }) = &self.prepared else { return Ok(Progress::Done) };
         let (descriptor, seqno) = (*descriptor, self.seqno);
         let first = !std::mem::replace(&mut self.running.announced, true);
@@ -377,6 +392,9 @@ impl Engine {
     /// - The contract of `begin` holds still.
     #[inline]
     pub(crate) unsafe fn awaits(&mut self, shared: &Shared) -> Result<Option<Awaits>, Error> {
+        if self.meter.as_ref().is_some_and(|meter| meter.due().is_some()) {
+            return Ok(None);
+        }
         let Some((executor, operation, _, lanes)) = self.parts() else { return Ok(None) };
         // SAFETY: the caller's contract.
         unsafe { executor.awaits(&operation, lanes) }.map_err(|cause| shared.segment_error(cause))
@@ -502,8 +520,14 @@ impl Engine {
         // before.
         shared.record().identity.finished.store(self.seqno, Ordering::Release);
         let bytes = call.bytes(shared.nranks);
-        self.tally.count(call.kind, bytes);
-        self.publish_tally(shared, bytes);
+        if let Some(meter) = &mut self.meter {
+            meter.finish(&shared.segment, self.seqno, call);
+        }
+        // What leaving takes is not what the program has called.
+        if !self.finalizing {
+            self.tally.count(call.kind, bytes);
+            self.publish_tally(shared, bytes);
+        }
         self.running.on = false;
         if self.copy.is_some() {
             self.copy = None;
@@ -532,36 +556,6 @@ impl Engine {
         // ORDERING: Relaxed; the barrier publishes it.
         shared.record().words[health::HISTORY_WORD].store(self.history, Ordering::Relaxed);
     }
-}
-
-/// What a call does with one rank: every reduction is a copy but that with a factor.
-///
-/// # Safety
-/// - `buffers` are as [`Buffers`] says, for the call's bytes.
-unsafe fn alone(call: &Call, buffers: Buffers) {
-    let Buffers { input, output } = buffers;
-    let to = [Dst { ptr: output, store: Store::Streaming }];
-    // SAFETY: the caller's contract.
-    unsafe {
-        if let (true, ReduceOp::PreMulSum(_)) = (call.kind.reduces(), call.op) {
-            Reducer::new(call.dtype, call.op, 1).fold(&[input], Some(0), &to, call.count, true);
-        } else if input != output.cast_const() {
-            reduce::copy(input, &to, call.bytes(1));
-        }
-    }
-}
-
-/// What was chosen for a call, for the log.
-#[cold]
-fn told(shared: &Shared, call: &Call, choice: &Choice) -> String {
-    let (bytes, n) = (call.bytes(shared.nranks), shared.nranks);
-    let Choice { algorithm, protocol, channels, chunk_bytes, .. } = choice;
-    format!(
-        "rank {} of {n}: {} of {bytes} bytes by {algorithm}/{protocol:?} on {channels} channel(s), messages of at most \
-         {chunk_bytes} bytes",
-        shared.rank,
-        call.kind.name(),
-    )
 }
 
 /// What the executor is to run, if something runs.

@@ -1,6 +1,7 @@
 //! Communicators: a rank's handle on its group, with blocking collectives.
 
 mod abort;
+mod alone;
 mod birth;
 mod calls;
 mod clash;
@@ -12,6 +13,7 @@ mod health;
 mod init;
 mod joining;
 mod misfit;
+mod modelled;
 mod notices;
 mod order;
 mod overdue;
@@ -49,6 +51,7 @@ use crate::error::{Error, Stage};
 use crate::executor::Buffers;
 use crate::fail;
 use crate::mail::Mail;
+use crate::model::Meter;
 use crate::plan::{Call, Choice};
 use crate::report;
 use crate::settings;
@@ -201,7 +204,9 @@ impl Communicator {
         let Joined { shm, health, job, transport, fail } = joined;
         let segment = shm.segment.view();
         let entry = registry::enter(job, segment.view());
-        let (engine, calls) = Turns::new(Engine::new(shm, policy, fail));
+        let mut engine = Engine::new(shm, policy, fail);
+        engine.meter = Meter::of(&config, health.members(), rank);
+        let (engine, calls) = Turns::new(engine);
         let mail = Mail::new(rank, nranks);
         let health = Mutex::new(health);
         let cause = OnceLock::new();
@@ -423,6 +428,9 @@ impl Communicator {
         fail::at(&mut engine.fail, fail::FINALIZE_BEGIN);
         engine.finalizing = true;
         engine.tell_all(&shared);
+        if let Some(meter) = &mut engine.meter {
+            meter.settle(shared.record());
+        }
         shared.mail.traffic.publish(shared.record());
         report::publish_communicators(shared.record(), init::made_first());
         // Nobody comes to a barrier of a communicator that was revoked, and its operations have told why.
@@ -438,9 +446,11 @@ impl Communicator {
         {
             shared.tell_unread(|rank| report::has_sent(shared.segment.member_record(rank)));
         }
+        let modelled = self.modelled(together.is_ok() && !is_revoked);
+        let engine = self.engine()?;
         let report = match &shared.config.report {
             Some(path) if shared.rank == 0 => {
-                report::write(path, &shared.segment, shared.health().members(), about)
+                report::write(path, &shared.segment, shared.health().members(), about, modelled.as_ref())
             }
             _ => Ok(()),
         };

@@ -6,6 +6,7 @@ use super::registry::{self, Entry};
 use crate::config::Config;
 use crate::error::Error;
 use crate::mail::Mail;
+use crate::plan::{Call, Choice};
 use crate::settings;
 use crate::task::Ahead;
 use shmring::layout::{MemberRecord, MemberState};
@@ -43,6 +44,18 @@ impl Shared {
     #[inline]
     pub(crate) fn record(&self) -> &MemberRecord {
         self.segment.member_record(self.rank)
+    }
+
+    /// What was chosen for a call, for the log.
+    #[cold]
+    pub(super) fn told(&self, call: &Call, choice: &Choice) -> String {
+        let (rank, bytes, n) = (self.rank, call.bytes(self.nranks), self.nranks);
+        let Choice { algorithm, protocol, channels, chunk_bytes, .. } = choice;
+        format!(
+            "rank {rank} of {n}: {} of {bytes} bytes by {algorithm}/{protocol:?} on {channels} channel(s), messages of at \
+             most {chunk_bytes} bytes",
+            call.kind.name(),
+        )
     }
 
     /// The reason why this communicator has ended, or 0.

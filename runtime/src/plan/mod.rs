@@ -29,7 +29,7 @@ pub use call::Kind;
 pub use nccl::NcclCut;
 pub(crate) use primitive::{Own, Prim, Recv, Send, Turn};
 pub use select::{Algorithm, Choice};
-pub(crate) use select::{Limits, select, without_copies};
+pub(crate) use select::{Limits, select, select_as, without_copies};
 pub(crate) use slice::{Span, Stretch};
 pub(crate) use tree::Branch;
 pub use tuning::{Tuning, TuningLines, TuningRow, TuningStep};

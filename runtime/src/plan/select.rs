@@ -5,6 +5,7 @@
 
 use super::{Call, Kind, NcclCut, shares_messages, zero_copy};
 use crate::config::Config;
+use crate::model::Asked;
 use crate::reduce::ReduceOp;
 use serde::{Deserialize, Serialize};
 use shmring::Protocol;
@@ -99,12 +100,22 @@ pub(crate) struct Limits {
 /// What is read at a time: between two chunks a rank looks after its other operations.
 const ZERO_COPY_CHUNK: usize = 256 << 10;
 
+/// Chooses for a call.
 pub(crate) fn select(call: &Call, config: &Config, limits: &Limits) -> Choice {
+    select_as(call, config, limits, None)
+}
+
+/// The same; `asked` is what the model of a cluster would run, where the host is to run that.
+pub(crate) fn select_as(call: &Call, config: &Config, limits: &Limits, asked: Option<Asked>) -> Choice {
     let n = limits.nranks as usize;
     let nccl = config.nccl_cut().filter(|_| call.kind.reduces());
-    let algorithm = match nccl {
-        Some(_) => Algorithm::Ring,
-        None => algorithm(call, config, limits.nranks),
+    // Order of sums, and an algorithm that the user names, come first.
+    let asked = asked
+        .filter(|asked| nccl.is_none() && config.algorithm.is_none() && asked.algorithm.serves(call.kind));
+    let algorithm = match (nccl, asked) {
+        (Some(_), _) => Algorithm::Ring,
+        (None, Some(asked)) => asked.algorithm,
+        (None, None) => algorithm(call, config, limits.nranks),
     };
     let lines = config.tuning.row(limits.nranks).lines;
     let bytes = message_bytes(call, algorithm, n);
@@ -114,27 +125,29 @@ pub(crate) fn select(call: &Call, config: &Config, limits: &Limits) -> Choice {
     let capacity = capacity(call.kind, algorithm, limits);
     let may = |p: Protocol| config.protocols[p as usize];
     let fits = |p: Protocol| message <= capacity[p as usize];
-    let protocol = match nccl.map(|nccl| nccl.protocol).or(config.protocol) {
-        // A protocol without slots of this size cannot be forced, nor one whose messages cannot be read in parts.
-        Some(p) if capacity[p as usize] >= 64 && !algorithm.needs_simple() => p,
-        Some(_) | None if algorithm.needs_simple() => Protocol::Simple,
-        _ if may(Protocol::Ll) && message as u64 <= lines.ll && fits(Protocol::Ll) => Protocol::Ll,
-        _ if may(Protocol::Ll128) && message as u64 <= lines.ll128 && fits(Protocol::Ll128) => {
-            Protocol::Ll128
-        }
-        _ if may(Protocol::Simple) => Protocol::Simple,
-        // The longest of the lines that are left: several messages carry what one cannot.
-        _ if may(Protocol::Ll128) => Protocol::Ll128,
-        _ => Protocol::Ll,
-    };
+    let protocol =
+        match nccl.map(|nccl| nccl.protocol).or(asked.map(|asked| asked.protocol)).or(config.protocol) {
+            // A protocol without slots of this size cannot be forced, nor one whose messages cannot be read in parts.
+            Some(p) if capacity[p as usize] >= 64 && !algorithm.needs_simple() => p,
+            Some(_) | None if algorithm.needs_simple() => Protocol::Simple,
+            _ if may(Protocol::Ll) && message as u64 <= lines.ll && fits(Protocol::Ll) => Protocol::Ll,
+            _ if may(Protocol::Ll128) && message as u64 <= lines.ll128 && fits(Protocol::Ll128) => {
+                Protocol::Ll128
+            }
+            _ if may(Protocol::Simple) => Protocol::Simple,
+            // The longest of the lines that are left: several messages carry what one cannot.
+            _ if may(Protocol::Ll128) => Protocol::Ll128,
+            _ => Protocol::Ll,
+        };
     let chunk_bytes = chunk(algorithm, protocol, bytes, n, config, capacity[protocol as usize]);
     // Below a slot per channel more channels only add messages.
     let most = config.channels.max(1) as usize;
     let least = (config.min_channels as usize).clamp(1, most);
-    let channels = match nccl {
+    let channels = match (nccl, asked) {
         // As many as NCCL's cut has parts.
-        Some(nccl) => nccl.channels as usize,
-        None => (bytes / chunk_bytes.max(1)).clamp(least, most),
+        (Some(nccl), _) => nccl.channels as usize,
+        (None, Some(asked)) => (asked.channels as usize).clamp(1, most),
+        (None, None) => (bytes / chunk_bytes.max(1)).clamp(least, most),
     };
     Choice { algorithm, protocol, channels: channels as u32, chunk_bytes, nccl }
 }

@@ -6,10 +6,12 @@
 //! of the communicator that writes the report, but for the number of communicators, which is the job's.
 
 mod messages;
+mod model;
 
 pub(crate) use messages::{Traffic, any_unread, has_sent};
 
 use crate::error::Error;
+use crate::model::Summary;
 use crate::plan::Kind;
 use crate::settings::{Vars, table};
 use coordinator_lite::Member;
@@ -59,6 +61,8 @@ const COUNTERS: [&str; 9] = [
     "gather",
     "scatter",
 ];
+/// Those whose buffer has a block of each rank, which FakeGPU counts once for each rank.
+const HAS_BLOCKS: [&str; 5] = ["all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"];
 /// How many of them every report has.
 const ALWAYS: usize = 7;
 
@@ -157,6 +161,8 @@ struct Report {
     cluster: Cluster,
     collectives: BTreeMap<&'static str, Collective>,
     point_to_point: PointToPoint,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<model::Model>,
     nodes: Vec<Node>,
     ranks: Vec<Rank>,
 }
@@ -181,7 +187,10 @@ struct Cluster {
 #[derive(Serialize)]
 struct Collective {
     calls: u64,
+    /// As FakeGPU counts: the operation's buffer times the ranks.
     bytes: u64,
+    /// What the ranks pass in: for operations whose buffer has a block of each rank, that buffer once.
+    payload_bytes: u64,
 }
 
 /// Messages between two ranks; those of an uneven exchange are among them.
@@ -213,6 +222,9 @@ struct Rank {
     waits: u64,
     sleeps: u64,
     yields: u64,
+    /// Where the rank's time is on the modelled cluster, computing left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    virtual_time_us: Option<f64>,
     communicator_inits: u64,
     collective_calls: u64,
     barrier_calls: u64,
@@ -230,7 +242,7 @@ fn ms(ns: u64) -> f64 {
     (ns as f64 / 1e3).round() / 1e3
 }
 
-fn rank_entry(rank: usize, member: &Member, record: &MemberRecord) -> Rank {
+fn rank_entry(rank: usize, member: &Member, record: &MemberRecord, is_modelled: bool) -> Rank {
     let [sends, bytes_sent, receives, bytes_received] = messages::read(record);
     Rank {
         rank,
@@ -240,6 +252,7 @@ fn rank_entry(rank: usize, member: &Member, record: &MemberRecord) -> Rank {
         waits: get_word(record, Word::Waits),
         sleeps: get_word(record, Word::Sleeps),
         yields: get_word(record, Word::Yields),
+        virtual_time_us: is_modelled.then(|| crate::model::virtual_time_ns(record) as f64 / 1e3),
         communicator_inits: get_word(record, Word::Inits),
         collective_calls: (0..COUNTERS.len())
             .filter(|counter| *counter != BARRIER)
@@ -280,11 +293,15 @@ fn node_entries(ranks: &[Rank]) -> Vec<Node> {
     nodes
 }
 
-fn build(segment: &Segment, members: &[Member], about: About) -> Report {
+fn build(segment: &Segment, members: &[Member], about: About, modelled: Option<&Summary>) -> Report {
     let About { job, transport } = about;
     let records: Vec<&MemberRecord> = (0..members.len() as u32).map(|r| segment.member_record(r)).collect();
-    let ranks: Vec<Rank> =
-        members.iter().zip(&records).enumerate().map(|(r, (m, record))| rank_entry(r, m, record)).collect();
+    let ranks: Vec<Rank> = members
+        .iter()
+        .zip(&records)
+        .enumerate()
+        .map(|(r, (m, record))| rank_entry(r, m, record, modelled.is_some()))
+        .collect();
     let config_path = table::CLUSTER_CONFIG.get(&Vars::of_process()).ok().flatten();
     let file = config_path.as_ref().and_then(|path| topo::Cluster::load(path).ok());
     let config_path = config_path.map(|path| path.display().to_string());
@@ -306,6 +323,7 @@ fn build(segment: &Segment, members: &[Member], about: About) -> Report {
             shared_memory_bytes: segment.committed_bytes().unwrap_or(0),
         },
         collectives: collectives(&records),
+        model: modelled.map(model::Model::of),
         point_to_point: point_to_point(&ranks),
         nodes,
         ranks,
@@ -336,16 +354,25 @@ fn collectives(records: &[&MemberRecord]) -> BTreeMap<&'static str, Collective> 
         let word = calls_word(counter);
         // A collective is complete when its slowest rank has completed it; bytes are those of all ranks.
         let calls = records.iter().map(|record| get(record, word)).min().unwrap_or(0);
-        let bytes = records.iter().map(|record| get(record, word + 1)).sum();
-        (counter < ALWAYS || calls > 0).then_some((*name, Collective { calls, bytes }))
+        let bytes: u64 = records.iter().map(|record| get(record, word + 1)).sum();
+        let has_blocks = HAS_BLOCKS.contains(name);
+        let payload_bytes = if has_blocks { bytes / records.len().max(1) as u64 } else { bytes };
+        (counter < ALWAYS || calls > 0).then_some((*name, Collective { calls, bytes, payload_bytes }))
     };
     COUNTERS.iter().enumerate().filter_map(entry).collect()
 }
 
 /// Writes the report of all ranks to `path`, whole or not at all.
-pub(crate) fn write(path: &Path, segment: &Segment, members: &[Member], about: About) -> Result<(), Error> {
+pub(crate) fn write(
+    path: &Path,
+    segment: &Segment,
+    members: &[Member],
+    about: About,
+    modelled: Option<&Summary>,
+) -> Result<(), Error> {
     let output = |cause| Error::Output { what: "report", path: path.display().to_string(), cause };
-    let text = serde_json::to_string_pretty(&build(segment, members, about)).map_err(|e| output(e.into()))?;
+    let text = serde_json::to_string_pretty(&build(segment, members, about, modelled))
+        .map_err(|e| output(e.into()))?;
     put_file(path, (text + "\n").as_bytes()).map_err(output)
 }
 

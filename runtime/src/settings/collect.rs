@@ -9,6 +9,7 @@ use super::table::{self, DistMode, Mode};
 use super::{Level, staging, tuning};
 use crate::config::{Config, Numerics, default_chunk};
 use crate::error::Error;
+use crate::model::{PlanSource, World};
 use crate::plan::Algorithm;
 use shmring::Protocol;
 use std::time::Duration;
@@ -53,6 +54,7 @@ pub fn resolve(nranks: u32, vars: &Vars) -> Resolved {
     collector.times();
     collector.tuning();
     collector.plan();
+    collector.model();
     collector.staging();
     collector.place();
     collector.modes();
@@ -174,6 +176,45 @@ impl Collector<'_> {
         {
             let expected = format!("Simple, the only layout of {}; change one of the two", algorithm.says());
             self.contradict(&protocols, &algorithm, expected);
+        }
+    }
+
+    /// The cluster on which operations are priced, and what follows its model.
+    fn model(&mut self) {
+        let file = self.given(&table::CLUSTER_CONFIG);
+        let plan = self.given(&table::PLAN);
+        let pace = self.given(&table::PACE);
+        if let Some(file) = &file {
+            match World::load(&file.value, self.vars) {
+                Ok(world) => self.to.config.cluster = Some(world),
+                Err(error) => {
+                    let first = error.to_string().replace('\n', " ");
+                    self.to.notes.push(format!("{}: nothing is modelled: {first}", file.says()));
+                }
+            }
+        }
+        let world = self.to.config.cluster.clone();
+        let needs =
+            "set together with RINGCCL_CLUSTER_CONFIG (`ringccl run --cluster FILE`), whose model it takes";
+        for (name, text) in [
+            plan.as_ref()
+                .filter(|plan| plan.value == PlanSource::Model)
+                .map(|plan| (plan.name, plan.text.clone())),
+            pace.as_ref().map(|pace| (pace.name, pace.text.clone())),
+        ]
+        .into_iter()
+        .flatten()
+        .filter(|_| world.is_none())
+        {
+            self.to.problems.push(Error::Setting { name, value: text, expected: needs.into() });
+        }
+        let config = &mut self.to.config;
+        config.plan = plan.map(|plan| plan.value).unwrap_or_default();
+        config.pace = pace.map(|pace| pace.value);
+        if let Some(world) = world.filter(|_| config.plan == PlanSource::Model) {
+            // As many as the model's plans may have; rings are made when they are used.
+            let most = world.channels(self.nranks).unwrap_or(1).min(shmring::layout::MAX_CHANNELS);
+            config.channels = config.channels.max(most);
         }
     }
 

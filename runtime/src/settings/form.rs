@@ -1,6 +1,7 @@
 //! What the text of a variable may be, and what it becomes.
 
 use crate::fail::FailPoint;
+use crate::model::Pace;
 use std::ffi::OsStr;
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -219,6 +220,27 @@ impl Form<PathBuf> for File {
 
     fn allowed(&self) -> String {
         self.0.into()
+    }
+}
+
+/// `model` or `model:FACTOR`.
+#[derive(Debug)]
+pub(super) struct Paces;
+
+impl Form<Pace> for Paces {
+    fn read(&self, text: &OsStr) -> Result<Reading<Pace>, String> {
+        let wrong =
+            || "model, or model:FACTOR with a factor from 0.001 to 1000000, such as model:0.5".to_owned();
+        let text = utf8(text);
+        let (name, factor) = text.split_once(':').unwrap_or((text, "1"));
+        let factor: f64 = factor.trim().parse().map_err(|_| wrong())?;
+        let fits = name.trim().eq_ignore_ascii_case("model") && (0.001..=1e6).contains(&factor);
+        let thousandths = (factor * 1e3).round() as u32;
+        if fits { Ok(Reading::Value(Pace { thousandths })) } else { Err(wrong()) }
+    }
+
+    fn allowed(&self) -> String {
+        "`model`, `model:FACTOR`".into()
     }
 }
 

@@ -1,11 +1,12 @@
 //! Every setting, once.
 
 use super::coordinator::{Address, CoordinatorAddr};
-use super::form::{FailText, File, Fitted, Number, OneOf, Switch, Text};
+use super::form::{FailText, File, Fitted, Number, OneOf, Paces, Switch, Text};
 use super::job::{JobName, Label, RunId};
 use super::nccl::{self, Protocols};
 use super::setting::{About, Describe, Group, Name, Ranks, Setting, Unset};
 use crate::config::{Bind, Numerics, default_chunk};
+use crate::model::{Pace, PlanSource};
 use crate::plan::{Algorithm, Tuning};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -144,6 +145,17 @@ settings! {
     FORCE_SOCKET: bool = about(Group::Communicator, "off",
         "payloads by socket; `on` is an error, since this version has no socket transport", CONFIG),
         ["FAKEGPU_STAGING_FORCE_SOCKET" Switch];
+    /// Which plan the host executes.
+    PLAN: PlanSource = About { ranks: Ranks::Compared, ..about(Group::Communicator, "`host`",
+        "`model` has the host execute the algorithm, protocol and number of channels that NCCL would choose on the cluster \
+         of `RINGCCL_CLUSTER_CONFIG`; what the host does not have (NVLS, CollNet, PAT) becomes what is nearest, which \
+         `RINGCCL_LOG=debug` tells", CONFIG) },
+        ["RINGCCL_PLAN" OneOf(&[("host", PlanSource::Host), ("model", PlanSource::Model)])];
+    /// Whether operations take their modelled time.
+    PACE: Pace = About { ranks: Ranks::Compared, ..about(Group::Communicator, "no delay",
+        "`model` has operations really take their modelled time, `model:FACTOR` so many times that; none takes longer than \
+         its time limit", CONFIG) },
+        ["RINGCCL_PACE" Paces];
     /// Directory of segments.
     SHM_DIR: PathBuf = about(Group::Communicator, "`/dev/shm`", "where the segment is made", CONFIG),
         ["RINGCCL_SHM_DIR" File("a directory on a tmpfs")];
@@ -248,8 +260,9 @@ settings! {
         ["RINGCCL_TRACE" File("a directory")];
     /// The cluster file.
     CLUSTER_CONFIG: PathBuf = about(Group::Output, "no file",
-        "the launcher places ranks on its nodes where `--cluster` is not given, the report takes name and backend from it",
-        "runtime/src/report/mod.rs"),
+        "the launcher places ranks on its nodes where `--cluster` is not given; every collective is priced as NCCL would \
+         run it there, for the report's `model`, `RINGCCL_PLAN` and `RINGCCL_PACE`",
+        CONFIG),
         ["RINGCCL_CLUSTER_CONFIG" File("a cluster file"); "FAKEGPU_CLUSTER_CONFIG" File("a cluster file")];
     /// Which log lines are shown.
     LOG: LogLevel = About { ranks: Ranks::Own, ..about(Group::Output, "`warn`",

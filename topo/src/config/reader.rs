@@ -4,6 +4,7 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 
 use super::tree::Tree;
+use super::units::Unit;
 use crate::Problem;
 use crate::lines::{Lines, join};
 use crate::near::near;
@@ -65,6 +66,17 @@ impl<'t> Reader<'t> {
 
     fn lines(&self) -> &Lines<'t> {
         self.lines.get_or_init(|| Lines::of(self.text))
+    }
+
+    /// Problems so far.
+    pub(crate) fn count(&self) -> usize {
+        self.found.len() + self.more
+    }
+
+    /// A table whose keys have been checked.
+    pub(crate) fn table_again<'a>(&self, value: &'a Tree, field: &str) -> Table<'a> {
+        let entries = if let Tree::Table(entries) = value { entries.as_slice() } else { &[] };
+        Table { field: field.to_owned(), entries }
     }
 
     pub(crate) fn is_clean(&self) -> bool {
@@ -221,12 +233,60 @@ impl<'t> Reader<'t> {
             return Some(default);
         }
         let value = self.required(table, key, range.name)?;
-        let number = value.as_f64().filter(|&x| x.is_finite() && (range.holds)(x));
+        self.checked(&join(&table.field, key), value, value.as_f64(), range, "")
+    }
+
+    /// The same of a number behind which its unit may be written.
+    pub(crate) fn measure(
+        &mut self,
+        table: &Table<'_>,
+        key: &str,
+        default: Option<f64>,
+        (range, unit): (Range, Unit),
+    ) -> Option<f64> {
+        if let (Some(default), false) = (default, table.has(key)) {
+            return Some(default);
+        }
+        let value = self.required(table, key, range.name)?;
+        let written = if let Tree::Text(text) = value { unit.read(text) } else { None };
+        let hint = format!(", or with its unit, such as {}", unit.example());
+        let hint = if matches!(value, Tree::Text(text) if text.parse::<f64>().is_err()) {
+            hint.as_str()
+        } else {
+            ""
+        };
+        self.checked(&join(&table.field, key), value, written.or(value.as_f64()), range, hint)
+    }
+
+    /// `number`, which `value` says, if it is in range; `hint` says how else to write it.
+    fn checked(
+        &mut self,
+        field: &str,
+        value: &Tree,
+        number: Option<f64>,
+        range: Range,
+        hint: &str,
+    ) -> Option<f64> {
+        let number = number.filter(|&x| x.is_finite() && (range.holds)(x));
         if number.is_none() {
-            let message = format!("found {}; write {}{}", show(value), range.name, unquote(value));
-            self.problem(&join(&table.field, key), message);
+            self.problem(
+                field,
+                format!("found {}; write {}{hint}{}", show(value), range.name, unquote(value)),
+            );
         }
         number
+    }
+
+    /// The truth value behind `key`, or `default` if the key is absent.
+    pub(crate) fn truth(&mut self, table: &Table<'_>, key: &str, default: bool) -> Option<bool> {
+        match table.get(key) {
+            None => Some(default),
+            Some(Tree::Bool(value)) => Some(*value),
+            Some(other) => {
+                self.problem(&join(&table.field, key), format!("found {}; write true or false", show(other)));
+                None
+            }
+        }
     }
 
     /// The format version: any whole number above 0.

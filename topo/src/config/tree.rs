@@ -38,6 +38,11 @@ impl Tree {
         }
     }
 
+    /// The value as a text, if it is one.
+    pub(crate) fn as_text(&self) -> Option<&str> {
+        if let Self::Text(text) = self { Some(text) } else { None }
+    }
+
     /// The value as a whole number from 0, if it is one.
     pub(crate) fn as_u64(&self) -> Option<u64> {
         match *self {

@@ -72,14 +72,17 @@ pub(super) struct Crossings {
     pub(super) trees: [f64; 2],
     /// Whether there is more than one leaf.
     pub(super) leaves: u32,
+    /// Nodes below a leaf where a leaf has one port of each, so that a change of ports crosses the spine.
+    pub(super) rails: Option<u32>,
 }
 
 impl Crossings {
     pub(super) fn of(fabric: &Fabric, nodes: u32) -> Self {
         let leaf = |at: u32| (at / fabric.nodes_per_leaf) as usize;
         let leaves = nodes.div_ceil(fabric.nodes_per_leaf);
+        let rails = fabric.rails.then(|| fabric.nodes_per_leaf.min(nodes));
         if leaves < 2 {
-            return Self { leaves, ..Self::default() };
+            return Self { leaves, rails, ..Self::default() };
         }
         let mut crossing = vec![[0u32; 2]; leaves as usize];
         for (tree, at) in [0, 1].into_iter().flat_map(|tree| (0..nodes).map(move |at| (tree, at))) {
@@ -91,7 +94,7 @@ impl Crossings {
         // Each tree has half of the channels, so the busiest leaf is that with the most edges of both.
         let busiest = crossing.into_iter().max_by_key(|edges| edges[0] + edges[1]).unwrap_or_default();
         let trees = busiest.map(f64::from);
-        Self { ring: 1.0, trees, leaves }
+        Self { ring: 1.0, trees, leaves, rails }
     }
 }
 
@@ -138,7 +141,7 @@ mod tests {
     #[test]
     fn what_stays_below_a_leaf_does_not_cross() {
         // One leaf for all nodes has no crossing; two leaves of four have one edge of the ring each.
-        let fabric = |nodes_per_leaf| Fabric { nodes_per_leaf, oversubscription: 1.0 };
+        let fabric = |nodes_per_leaf| Fabric { nodes_per_leaf, oversubscription: 1.0, rails: false };
         assert_eq!(Crossings::of(&fabric(8), 8).ring, 0.0);
         let halves = Crossings::of(&fabric(4), 8);
         assert_eq!((halves.ring, halves.leaves), (1.0, 2));

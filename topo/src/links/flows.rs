@@ -188,7 +188,11 @@ impl Flows<'_> {
 
     /// What of a channel's bytes crosses the busiest leaf switch's way to the spine.
     fn trunk(&self, channel: u32, share: f64, loads: &mut [f64]) {
-        let Some(trunk) = self.wiring.trunk.filter(|_| self.crossings.leaves > 1) else { return };
+        let Some(trunk) = self.wiring.trunk else { return };
+        self.rails(channel, share, trunk, loads);
+        if self.crossings.leaves < 2 {
+            return;
+        }
         let copies = (channel / self.setup.graphs.tree.channels.max(1)) as usize;
         let crossing = share
             * match self.algorithm {
@@ -205,6 +209,24 @@ impl Flows<'_> {
             };
         for direction in trunk {
             loads[direction] += crossing;
+        }
+    }
+
+    /// What crosses the spine although both nodes are below the same leaf switches: with rails, whatever leaves by one
+    /// port and enters by another.
+    fn rails(&self, channel: u32, share: f64, trunk: [usize; 2], loads: &mut [f64]) {
+        let Some(below) = self.crossings.rails else { return };
+        let (ways, each) = match self.algorithm {
+            Algorithm::Ring => (&self.wiring.ring, self.ring_edge()),
+            Algorithm::Tree => (&self.wiring.tree, 1.0),
+            // Heads of the switch, and what goes straight, stay on their rails.
+            _ => return,
+        };
+        let Some(way) = ways.get(channel as usize % ways.len().max(1)) else { return };
+        if way.ports.is_some_and(|(entry, exit)| entry != exit) {
+            for direction in trunk {
+                loads[direction] += share * each * f64::from(below.saturating_sub(1));
+            }
         }
     }
 }

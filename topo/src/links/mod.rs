@@ -30,9 +30,12 @@
 
 mod between;
 mod calibration;
+mod contention;
 mod error;
+mod exchange;
 mod flows;
 mod model;
+mod places;
 mod predict;
 mod pricer;
 mod site;
@@ -42,9 +45,11 @@ mod wiring;
 mod tests;
 
 pub use calibration::{Calibration, Generation, NicKind};
+pub use contention::together_us;
 pub use error::LinkError;
+pub use exchange::Exchange;
 pub use model::Model;
 pub use predict::{LinkLoad, Prediction, Term, TermKind};
-pub use pricer::{Group, Price, Pricer};
+pub use pricer::{Booked, Group, Price, Pricer};
 pub use site::{Fabric, Site};
 pub use wiring::{LinkKind, VirtualLink};

@@ -100,7 +100,9 @@ impl Model {
         let nodes = tuner.setup().nodes;
         let crossings = Crossings::of(fabric, nodes);
         let is_flat = fabric.nodes_per_leaf == 1 && fabric.oversubscription == 1.0;
-        if crossings.leaves > 1 && !is_flat {
+        // Rails meet at the spine even where there is one group of leaf switches.
+        let has_spine = crossings.leaves > 1 || (fabric.rails && nodes > 1);
+        if has_spine && !is_flat {
             wiring.add_trunk(fabric, nodes);
         }
         let generation = Generation::of(tuner.setup().compute_capability);

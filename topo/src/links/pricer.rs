@@ -2,10 +2,13 @@
 
 use super::calibration::Calibration;
 use super::error::LinkError;
+use super::exchange::{Exchange, Move};
 use super::model::{Loads, Model};
+use super::places::Places;
 use super::predict::Fixed;
 use super::site::Site;
 use super::wiring::{LinkKind, VirtualLink};
+use crate::Cluster;
 use crate::nccl::release::Release;
 use crate::nccl::search::{Env, graphs_of_nodes};
 use crate::nccl::system::Node;
@@ -13,8 +16,6 @@ use crate::nccl::tuner::{Algorithm, Collective, Environment, Operation, Protocol
 
 /// Prices that a group keeps; a job repeats few sizes.
 const CACHED: usize = 256;
-/// Most nodes of a group; more would make its set-up slow.
-const NODES_MAX: u32 = 1 << 16;
 
 /// Prices operations of a job on a site, rank `r` on GPU `r mod g` of node `r / g` where a node has `g` GPUs.
 ///
@@ -35,7 +36,7 @@ const NODES_MAX: u32 = 1 << 16;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Pricer {
-    site: Site,
+    places: Places,
     release: Release,
     environment: Environment,
     calibration: Calibration,
@@ -61,12 +62,26 @@ pub struct Price {
     plan: u32,
 }
 
+/// What a link has carried.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Booked {
+    /// Bytes of payload, of all nodes together.
+    pub bytes: f64,
+    /// Of the node where the link was busiest, operation by operation.
+    pub busiest_bytes: f64,
+    /// How long the link needs for those, in us.
+    pub busy_us: f64,
+}
+
 /// A communicator of a job, made once: its tuner, its links, and what each number of channels puts on them.
 #[derive(Clone, Debug)]
 pub struct Group {
     model: Model,
     plans: Vec<Plan>,
+    moves: Vec<Option<Move>>,
     cache: Vec<Option<(Operation, Price)>>,
+    /// The nodes with ranks, by their numbers in the job, and the GPUs of each that it uses.
+    pub(super) members: Vec<(u32, Vec<u32>)>,
 }
 
 /// One collective with one algorithm and protocol.
@@ -86,13 +101,47 @@ struct Spread {
     slowest_below: f64,
 }
 
-/// The numbers of the fullest node's GPUs, and the nodes with how many there are of each.
-type Members = (Vec<u32>, Vec<(Node, u32)>);
-
 impl Pricer {
     /// A pricer for a site; nothing is computed before [`Pricer::group`].
     pub fn new(site: Site, release: Release, environment: Environment, calibration: Calibration) -> Self {
-        Self { site, release, environment, calibration }
+        Self { places: Places::of_site(site), release, environment, calibration }
+    }
+
+    /// A pricer for the ranks of a cluster file, with `more` variables behind the file's; `None` if the file says too
+    /// little of its machines, see [`Places::of_cluster`].
+    ///
+    /// # Errors
+    ///
+    /// [`LinkError::Tuner`] for a variable that the file's release does not have.
+    pub fn of_cluster(
+        cluster: &Cluster,
+        more: &[(String, String)],
+        calibration: Calibration,
+    ) -> Result<Option<Self>, LinkError> {
+        Self::of_cluster_as(cluster, cluster.nccl().release, more, calibration)
+    }
+
+    /// The same under another release than the file's.
+    ///
+    /// # Errors
+    ///
+    /// As [`Pricer::of_cluster`], for a variable that this release does not have.
+    pub fn of_cluster_as(
+        cluster: &Cluster,
+        release: Release,
+        more: &[(String, String)],
+        calibration: Calibration,
+    ) -> Result<Option<Self>, LinkError> {
+        let Some(places) = Places::of_cluster(cluster) else { return Ok(None) };
+        let pairs = cluster.nccl().variables.iter().chain(more);
+        let pairs = pairs.map(|(name, value)| (name.as_str(), value.as_str()));
+        let environment = Environment::parse(pairs, release)?;
+        Ok(Some(Self { places, release, environment, calibration }))
+    }
+
+    /// The release whose choices are priced.
+    pub fn release(&self) -> Release {
+        self.release
     }
 
     /// Makes the communicator of `ranks`: the search and the tables, some milliseconds.
@@ -101,59 +150,47 @@ impl Pricer {
     ///
     /// [`LinkError::Group`] for ranks that are no group of at least two, and as [`Model::of_site`].
     pub fn group(&self, ranks: &[u32]) -> Result<Group, LinkError> {
-        let (numbers, nodes) = self.by_node(ranks)?;
-        let release = self.release;
-        let given = self.environment.search().iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        let env = Env::from_pairs(given)?;
-        let list: Vec<(&Node, u32)> = nodes.iter().map(|(node, count)| (node, *count)).collect();
-        let found = graphs_of_nodes(&list, release, &env)?;
-        let count: u32 = nodes.iter().map(|(_, count)| count).sum();
-        let (first, _) = &nodes[0];
-        let mut setup = Setup::of_search(first, count, release, &found, self.environment.clone());
-        setup.ranks = ranks.len() as u32;
-        let site = Site { node: first.clone(), nodes: count, fabric: self.site.fabric };
-        let mut model = Model::of_search(setup, &site, &found, &env, self.calibration.clone())?;
-        model.wiring.rename_gpus(&numbers);
-        Ok(Group::new(model))
+        Ok(Group::of_members(self.model(ranks)?, self.places.members(ranks)?))
     }
 
-    /// The nodes that have ranks, those with the same GPUs as one, the fullest first; and its GPUs' numbers.
-    fn by_node(&self, ranks: &[u32]) -> Result<Members, LinkError> {
-        self.site.node.check().map_err(crate::nccl::search::SearchError::from)?;
-        let each = self.site.node.gpus().len() as u32;
-        let nodes = self.site.nodes.min(NODES_MAX);
-        let mut sorted = ranks.to_vec();
-        sorted.sort_unstable();
-        let all = u64::from(each) * u64::from(nodes);
-        if let Some(rank) = sorted.last().filter(|&&rank| u64::from(rank) >= all) {
-            return Err(LinkError::Group(format!("rank {rank} of {all}")));
+    /// The model of the communicator of `ranks`, without the tables that make its prices cheap.
+    ///
+    /// # Errors
+    ///
+    /// As [`Pricer::group`].
+    pub fn model(&self, ranks: &[u32]) -> Result<Model, LinkError> {
+        let members = self.places.members(ranks)?;
+        let kinds = self.places.kinds(&members);
+        if let Some(setup) = self.places.given(ranks, &members, self.release, &self.environment) {
+            return Model::of_graphs(setup, self.places.fabric(), self.calibration.clone());
         }
-        if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(LinkError::Group(format!("rank {} twice", pair[0])));
-        }
-        if sorted.len() < 2 {
-            return Err(LinkError::Group(format!("{} ranks", sorted.len())));
-        }
-        let mut sets: Vec<(Vec<u32>, u32)> = Vec::new();
-        for on_node in sorted.chunk_by(|a, b| a / each == b / each) {
-            let gpus: Vec<u32> = on_node.iter().map(|rank| rank % each).collect();
-            match sets.iter_mut().find(|(known, _)| *known == gpus) {
-                Some((_, count)) => *count += 1,
-                None => sets.push((gpus, 1)),
-            }
-        }
-        sets.sort_by_key(|(gpus, _)| std::cmp::Reverse(gpus.len()));
-        let numbers = sets[0].0.clone();
-        Ok((
-            numbers,
-            sets.into_iter().map(|(gpus, count)| (self.site.node.with_gpus(&gpus), count)).collect(),
-        ))
+        let given = self.environment.search().iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let env = self.places.env(Env::from_pairs(given)?);
+        let list: Vec<(&Node, u32)> = kinds.iter().map(|kind| (&kind.node, kind.count)).collect();
+        let found = graphs_of_nodes(&list, self.release, &env)?;
+        let count = members.len() as u32;
+        let first = &kinds[0];
+        let mut setup = Setup::of_search(&first.node, count, self.release, &found, self.environment.clone());
+        setup.ranks = ranks.len() as u32;
+        let gpus = || kinds.iter().flat_map(|kind| kind.node.gpus());
+        setup.compute_capability = gpus().map(|gpu| gpu.sm).min().unwrap_or(0);
+        setup.compute_capability_max = gpus().map(|gpu| gpu.sm).max().unwrap_or(0);
+        let site = Site { node: first.node.clone(), nodes: count, fabric: *self.places.fabric() };
+        let mut model = Model::of_search(setup, &site, &found, &env, self.calibration.clone())?;
+        model.wiring.rename_gpus(&first.gpus);
+        Ok(model)
     }
 }
 
 impl Group {
-    /// Makes the tables of a communicator.
+    /// Makes the tables of a communicator of all GPUs of the model's nodes.
     pub fn new(model: Model) -> Self {
+        let nodes = model.tuner().setup().nodes;
+        let gpus: Vec<u32> = (0..model.wiring.gpus).collect();
+        Self::of_members(model, (0..nodes).map(|node| (node, gpus.clone())).collect())
+    }
+
+    fn of_members(model: Model, members: Vec<(u32, Vec<u32>)>) -> Self {
         let mut plans = Vec::new();
         for cell in
             model.tuner().cells().iter().filter(|cell| cell.is_on() || cell.algorithm == Algorithm::Ring)
@@ -175,7 +212,8 @@ impl Group {
             };
             plans.push(Plan { key, fixed, by_channels: (1..=most).map(spread).collect() });
         }
-        Self { model, plans, cache: vec![None; CACHED] }
+        let moves = Exchange::ALL.into_iter().map(|exchange| Move::of(&model, exchange)).collect();
+        Self { model, plans, moves, cache: vec![None; CACHED], members }
     }
 
     /// The model behind the prices.
@@ -206,7 +244,12 @@ impl Group {
         Ok(price)
     }
 
-    fn computed(&self, operation: Operation) -> Result<Price, LinkError> {
+    /// The price of an operation from the tables, past the cache; allocates nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`Group::price`].
+    pub fn computed(&self, operation: Operation) -> Result<Price, LinkError> {
         let tuner = self.model.tuner();
         let (algorithm, protocol, tuner_us) = match tuner.best(operation) {
             Some(best) => best,
@@ -246,15 +289,71 @@ impl Group {
         })
     }
 
+    /// How long an exchange of `bytes` takes, of all blocks of a buffer together, in us; allocates nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`LinkError::Group`] if several nodes have no port.
+    pub fn exchange_us(&self, exchange: Exchange, bytes: u64) -> Result<f64, LinkError> {
+        let moved = self.moves[exchange as usize].as_ref();
+        let moved = moved.ok_or_else(|| LinkError::Group(format!("{exchange:?} without a network port")))?;
+        Ok(moved.time_us(bytes as f64, self.model.calibration()))
+    }
+
+    /// Books `times` operations of this price on the links; allocates nothing.
+    pub fn book(&self, price: &Price, times: u64, links: &mut [Booked]) {
+        let Some((plan, loads)) = self.plans.get(price.plan as usize).zip(self.loads_of(price)) else {
+            return;
+        };
+        let bytes = price.bytes as f64 * times as f64;
+        for (number, booked) in links.iter_mut().enumerate().take(self.links().len()) {
+            let busiest = loads.busiest[number] * bytes;
+            booked.bytes += loads.total[number] * bytes;
+            booked.busiest_bytes += busiest;
+            booked.busy_us += busiest * self.model.us_per_byte(&self.model.links()[number], &plan.fixed);
+        }
+    }
+
+    /// The same of exchanges of `bytes` each.
+    pub fn book_exchange(&self, exchange: Exchange, bytes: u64, times: u64, links: &mut [Booked]) {
+        let Some(moved) = &self.moves[exchange as usize] else { return };
+        let bytes = bytes as f64 * times as f64;
+        for (number, booked) in links.iter_mut().enumerate().take(self.links().len()) {
+            booked.bytes += moved.loads.total[number] * bytes;
+            booked.busiest_bytes += moved.loads.busiest[number] * bytes;
+            booked.busy_us += moved.us_per_byte[number] * bytes;
+        }
+    }
+
+    /// How long link number `link` is busy with an operation, of the node where it is busiest, in us.
+    pub(super) fn busy_us(&self, price: &Price, link: usize) -> f64 {
+        let Some((plan, loads)) = self.plans.get(price.plan as usize).zip(self.loads_of(price)) else {
+            return 0.0;
+        };
+        loads.busiest[link]
+            * price.bytes as f64
+            * self.model.us_per_byte(&self.model.links()[link], &plan.fixed)
+    }
+
+    /// How long the bytes of an operation need alone, on the slowest link or in the channels, in us.
+    pub(super) fn transfer_us(&self, price: &Price) -> f64 {
+        let fixed = self.plans.get(price.plan as usize).map(|plan| plan.fixed);
+        let links = (0..self.links().len()).map(|link| self.busy_us(price, link)).fold(0.0, f64::max);
+        fixed.map_or(0.0, |fixed| fixed.channels_us(price.bytes as f64, price.channels)).max(links)
+    }
+
+    fn loads_of(&self, price: &Price) -> Option<&Loads> {
+        let spreads = &self.plans.get(price.plan as usize)?.by_channels;
+        spreads.get(price.channels as usize - 1).map(|spread| &spread.loads)
+    }
+
     /// Adds the payload bytes that an operation puts on each link, of the node where the link is busiest, to
     /// `counters`: one for each of [`Group::links`]; allocates nothing.
     pub fn add_bytes(&self, price: &Price, counters: &mut [f64]) {
-        let plan = self.plans.get(price.plan as usize);
-        let spread = plan.and_then(|plan| plan.by_channels.get(price.channels as usize - 1));
-        if let Some(spread) = spread {
-            for (counter, load) in counters.iter_mut().zip(&spread.loads.busiest) {
-                *counter += load * price.bytes as f64;
-            }
+        for (counter, load) in
+            counters.iter_mut().zip(self.loads_of(price).map_or(&[][..], |loads| &loads.busiest))
+        {
+            *counter += load * price.bytes as f64;
         }
     }
 }

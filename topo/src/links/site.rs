@@ -10,11 +10,14 @@ pub struct Fabric {
     pub nodes_per_leaf: u32,
     /// How much less a leaf's way to the spine carries than the ports below it: 1 for none, 2 for half.
     pub oversubscription: f64,
+    /// Whether a leaf switch has the same port of all its nodes (a rail) instead of all ports of some nodes: then what
+    /// leaves a node by one port and enters the next by another crosses the spine too.
+    pub rails: bool,
 }
 
 impl Default for Fabric {
     fn default() -> Self {
-        Self { nodes_per_leaf: 1, oversubscription: 1.0 }
+        Self { nodes_per_leaf: 1, oversubscription: 1.0, rails: false }
     }
 }
 

@@ -82,9 +82,9 @@ fn what_cannot_be_is_refused() {
     let broken = Calibration { nic_part: [1.0, f64::NAN, 1.0], ..Calibration::default() };
     assert!(of(&site, broken).contains("nic_part is NaN"));
     for fabric in [
-        Fabric { nodes_per_leaf: 0, oversubscription: 1.0 },
-        Fabric { nodes_per_leaf: 1, oversubscription: f64::INFINITY },
-        Fabric { nodes_per_leaf: 1, oversubscription: 0.0 },
+        Fabric { nodes_per_leaf: 0, oversubscription: 1.0, rails: false },
+        Fabric { nodes_per_leaf: 1, oversubscription: f64::INFINITY, rails: false },
+        Fabric { nodes_per_leaf: 1, oversubscription: 0.0, rails: false },
     ] {
         let text = of(&Site { fabric, ..site.clone() }, Calibration::default());
         assert!(text.contains("; give "), "{text}");
@@ -105,8 +105,11 @@ fn prices_are_the_predictions() {
     for (profile, nodes) in
         [("dgx-h100", 2), ("aws-p4d", 2), ("8xl40s", 1), ("4xv100-nv2", 1), ("dgx-b200", 3)]
     {
-        let site =
-            Site { node: node(profile), nodes, fabric: Fabric { nodes_per_leaf: 1, oversubscription: 2.0 } };
+        let site = Site {
+            node: node(profile),
+            nodes,
+            fabric: Fabric { nodes_per_leaf: 1, oversubscription: 2.0, rails: false },
+        };
         let whole =
             Model::of_site(&site, Release::NEWEST, Environment::default(), Calibration::default()).unwrap();
         let ranks: Vec<u32> = (0..whole.tuner().setup().ranks).collect();

@@ -296,7 +296,8 @@ impl Wiring {
 
     /// Adds `amount` to each link of the way from one end to another.
     pub(super) fn add(&self, from: End, to: End, amount: f64, loads: &mut [f64]) {
-        if from == to || amount == 0.0 {
+        let is_there = |end: End| !matches!(end, End::Port(port) if port >= self.ports);
+        if from == to || amount == 0.0 || !is_there(from) || !is_there(to) {
             return;
         }
         match &self.routes {

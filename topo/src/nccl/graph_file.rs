@@ -21,6 +21,7 @@ use super::tuner::{CollNet, Cpu, Environment, Setup};
 use crate::config::reader::{AT_LEAST_ZERO, Range, Reader, Table, show};
 use crate::config::tree::Tree;
 use crate::config::{FILE_BYTES_MAX, bytes_of, syntax};
+use crate::lines::join;
 use crate::{ConfigError, Problem};
 
 const KEYS: &[&str] = &[
@@ -40,7 +41,7 @@ const LINES_MAX: usize = 100_000;
 
 const COUNT: Range =
     Range::new(|x| (1.0..=1_048_576.0).contains(&x) && x.fract() == 0.0, "a whole number from 1 to 1048576");
-const CAPABILITY: Range =
+pub(crate) const CAPABILITY: Range =
     Range::new(is_capability, "a compute capability, 35 to 139, such as 90, without the dot");
 const TRUTH: Range = Range::new(|x| x == 0.0 || x == 1.0, "0 or 1");
 
@@ -130,20 +131,23 @@ fn read_collnet(reader: &mut Reader<'_>, file: &Table<'_>) -> Option<(u32, bool)
     Some((heads as u32, gathers == 1.0))
 }
 
-struct Found {
-    graphs: Graphs,
-    direct: Option<Graph>,
-    chain: Option<Graph>,
+/// What the lines of a log say.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Found {
+    pub(crate) graphs: Graphs,
+    pub(crate) direct: Option<Graph>,
+    pub(crate) chain: Option<Graph>,
 }
 
 /// The graphs of the lines behind `graphs`: a text of many lines, or a list.
-fn read_graphs(reader: &mut Reader<'_>, file: &Table<'_>, has_collnet: bool) -> Option<Found> {
+pub(crate) fn read_graphs(reader: &mut Reader<'_>, file: &Table<'_>, has_collnet: bool) -> Option<Found> {
+    let field = join(&file.field, "graphs");
     let what = "the Pattern lines of a log: `graphs: |` and the lines below it, indented";
     let lines: Vec<&str> = match reader.required(file, "graphs", what)? {
         Tree::Text(text) => text.lines().take(LINES_MAX).collect(),
-        Tree::List(items) => items.iter().filter_map(as_text).take(LINES_MAX).collect(),
+        Tree::List(items) => items.iter().filter_map(Tree::as_text).take(LINES_MAX).collect(),
         other => {
-            reader.problem("graphs", format!("found {}; write {what}", show(other)));
+            reader.problem(&field, format!("found {}; write {what}", show(other)));
             return None;
         }
     };
@@ -154,17 +158,13 @@ fn read_graphs(reader: &mut Reader<'_>, file: &Table<'_>, has_collnet: bool) -> 
             Some(Ok(graph)) => graphs.push(graph),
             Some(Err(problem)) => {
                 let shown: String = line.chars().take(60).collect();
-                reader.problem("graphs", format!("`{shown}`: {problem}"));
+                reader.problem(&field, format!("`{shown}`: {problem}"));
                 return None;
             }
             None => {}
         }
     }
-    sort_out(&graphs, has_collnet).map_err(|problem| reader.problem("graphs", problem)).ok()
-}
-
-fn as_text(item: &Tree) -> Option<&str> {
-    if let Tree::Text(text) = item { Some(text) } else { None }
+    sort_out(&graphs, has_collnet).map_err(|problem| reader.problem(&field, problem)).ok()
 }
 
 /// Which graph is which: patterns 1 to 3 are trees, and with CollNet the second of them is its chain.

@@ -20,12 +20,15 @@ use super::graph::{Graph, Graphs, PathType, Pattern};
 use super::search::{Channel, Search};
 use super::system::Node;
 use crate::config::{bytes_of, syntax};
+use crate::xml::line_too_deep;
 use crate::{ConfigError, Problem};
 
 /// Largest file that is read.
 const BYTES_MAX: usize = 1 << 20;
 /// Most XML nodes of a file.
 const NODES_MAX: u32 = 20_000;
+/// Deepest nesting: graphs, channels, devices.
+const DEPTH_MAX: usize = 16;
 /// Most channels of a graph, in any release.
 const CHANNELS_MAX: u32 = 64;
 /// Fastest channel that is believed, in 10^9 bytes per second.
@@ -60,8 +63,9 @@ pub fn parse(path: impl AsRef<Path>, text: &str, node: &Node, nodes: u32) -> Res
     }
     let invalid = |problem| ConfigError::Invalid { path: path.to_owned(), problems: vec![problem] };
     // Graphs, channels, devices: nothing nests deeper, so a file that does is none.
-    if let Some(line) = too_deep(text) {
-        let message = "more than 16 elements in each other; name the file of NCCL_GRAPH_DUMP_FILE".to_owned();
+    if let Some(line) = line_too_deep(text, DEPTH_MAX) {
+        let message =
+            format!("more than {DEPTH_MAX} elements in each other; name the file of NCCL_GRAPH_DUMP_FILE");
         return Err(invalid(Problem { line: Some(line), field: String::new(), message }));
     }
     let options = ParsingOptions { allow_dtd: false, nodes_limit: NODES_MAX, ..ParsingOptions::default() };
@@ -77,25 +81,6 @@ pub fn parse(path: impl AsRef<Path>, text: &str, node: &Node, nodes: u32) -> Res
     };
     let latency = node.ports().iter().map(|port| port.latency_us).fold(0.0, f32::max);
     reader.search(if nodes > 1 { latency } else { 0.0 }).map_err(invalid)
-}
-
-/// The line at which elements nest too deeply.
-fn too_deep(text: &str) -> Option<usize> {
-    let mut depth = 0usize;
-    for (at, _) in text.match_indices('<') {
-        let rest = &text.as_bytes()[at + 1..];
-        let end = rest.iter().position(|&byte| byte == b'>').unwrap_or(rest.len());
-        match rest.first() {
-            Some(b'/') => depth = depth.saturating_sub(1),
-            Some(b'?' | b'!') => {}
-            _ if rest[..end].last() == Some(&b'/') => {}
-            _ => depth += 1,
-        }
-        if depth > 16 {
-            return Some(1 + text[..at].matches('\n').count());
-        }
-    }
-    None
 }
 
 struct Reader<'a> {
@@ -145,6 +130,7 @@ impl<'a> Reader<'a> {
         Ok(Search {
             channels: (2 * ring.0.channels.min(tree.0.channels)).min(CHANNELS_MAX),
             net_latency_us: latency_us,
+            collnet: None,
             graphs: Graphs {
                 ring: ring.0,
                 tree: tree.0,

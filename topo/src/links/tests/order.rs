@@ -89,7 +89,7 @@ fn an_oversubscribed_network_costs_more() {
     // Each factor more than the one before, in the term for it; nodes below one leaf do not notice.
     for env in CHOICES {
         let of = |nodes_per_leaf, oversubscription| {
-            let fabric = Fabric { nodes_per_leaf, oversubscription };
+            let fabric = Fabric { nodes_per_leaf, oversubscription, rails: false };
             of_node(node("dgx-a100"), 8, "2.27.7", env, fabric).predict(all_reduce(1 << 28)).unwrap()
         };
         let times: Vec<Prediction> = [1.0, 2.0, 4.0, 8.0].map(|factor| of(1, factor)).into();

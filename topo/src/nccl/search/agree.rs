@@ -1,5 +1,6 @@
 //! From the searches of the nodes to the graphs of a communicator: all ranks take the least of what any has.
 
+use super::collnet;
 use super::env::Env;
 use super::relax;
 use super::walk::{Found, Way};
@@ -8,6 +9,7 @@ use crate::nccl::release::{Release, ReleaseError};
 use crate::nccl::system::machine::Machine;
 use crate::nccl::system::routes::Routes;
 use crate::nccl::system::{Node, NodeError};
+use crate::nccl::tuner::CollNet;
 
 /// Bandwidth of a ring's channel, in GB/s, above which newer GPUs between nodes need twice the channels.
 const TWICE_ABOVE: f32 = 45.0;
@@ -23,6 +25,8 @@ pub struct Search {
     pub channels: u32,
     /// Latency that the network plugin reports for the ports in use, in microseconds.
     pub net_latency_us: f32,
+    /// What the network's reduction is told, where there is one.
+    pub collnet: Option<CollNet>,
     /// The ways of the ring's channels through the first node.
     pub ring: Vec<Channel>,
     /// The ways of the tree's channels through the first node.
@@ -98,6 +102,7 @@ struct OfNode {
     sm: u32,
     /// The most channels that the release has room for.
     room: u32,
+    collnet: Option<CollNet>,
     ring: Vec<Channel>,
     tree: Vec<Channel>,
     nvls: Vec<Channel>,
@@ -114,6 +119,8 @@ impl OfNode {
         let gpus = routes.machine.gpus.len();
         let nvls = env.nvls_enable && (gpus > 2 || (gpus == 2 && release.since(28, 0)));
         let nvls = nvls.then(|| relax::search(&routes, Pattern::Nvls, (1, room), env)).flatten();
+        let collnet =
+            (env.collnet && network).then(|| collnet::search(&routes, channels, release, env)).flatten();
         let graph = |found: &Option<Found>| found.as_ref().map(graph_of);
         let ways = |found: Option<Found>| found.map_or(Vec::new(), |found| channels_of(&found.ways, network));
         // A ring and a tree are always found, if only in the order of the numbers.
@@ -138,6 +145,7 @@ impl OfNode {
                 .map_or(0.0, |ring| routes.latency_us(ring.ways.iter().flat_map(|way| way.ports))),
             sm: routes.machine.sm_min(),
             room: room as u32,
+            collnet,
             ring: ways(ring),
             tree: ways(tree),
             nvls: ways(nvls),
@@ -152,7 +160,14 @@ impl OfNode {
             nvls: self.graphs.nvls.zip(other.graphs.nvls).map(|(a, b)| least(&a, &b, release)),
         };
         let latency_us = self.latency_us.max(other.latency_us);
-        Self { graphs, latency_us, sm: self.sm.min(other.sm), ..self }
+        let both = |a: Option<Graph>, b: Option<Graph>| a.zip(b).map(|(a, b)| least(&a, &b, release));
+        let collnet = self.collnet.zip(other.collnet).map(|(a, b)| CollNet {
+            direct: both(a.direct, b.direct),
+            chain: both(a.chain, b.chain),
+            heads: a.heads.min(b.heads),
+            gathers: a.gathers && b.gathers,
+        });
+        Self { graphs, collnet, latency_us, sm: self.sm.min(other.sm), ..self }
     }
 
     fn finish(mut self, nodes: u32, env: &Env) -> Search {
@@ -169,6 +184,7 @@ impl OfNode {
             graphs: self.graphs,
             channels,
             net_latency_us: self.latency_us,
+            collnet: self.collnet,
             ring: self.ring,
             tree: self.tree,
             nvls: self.nvls,
@@ -192,7 +208,7 @@ fn least(a: &Graph, b: &Graph, release: Release) -> Graph {
     }
 }
 
-fn graph_of(found: &Found) -> Graph {
+pub(super) fn graph_of(found: &Found) -> Graph {
     let goal = &found.goal;
     Graph {
         pattern: goal.pattern,

@@ -17,6 +17,8 @@ pub struct Env {
     pub cross_nic: u8,
     /// `NCCL_NVLS_ENABLE`: 0 for no NVLS graph.
     pub nvls_enable: bool,
+    /// Whether the network reduces: not a variable, but what NCCL learns from its plugin.
+    pub collnet: bool,
     /// `NCCL_MIN_NCHANNELS`.
     pub channels_min: Option<u32>,
     /// `NCCL_MAX_NCHANNELS`.
@@ -32,6 +34,7 @@ impl Default for Env {
             gdr_level: None,
             cross_nic: 2,
             nvls_enable: true,
+            collnet: false,
             channels_min: None,
             channels_max: None,
         }

@@ -10,6 +10,7 @@
 
 mod agree;
 mod book;
+mod collnet;
 mod env;
 mod habits;
 mod next;

@@ -51,32 +51,46 @@ pub(super) fn ports(routes: &Routes, worst: PathType, gpu: Option<usize>) -> Vec
 /// What makes a GPU a good next one.
 #[derive(Clone, Copy)]
 pub(super) struct Score {
-    gpu: usize,
+    gpu: u32,
     /// How many GPUs after the current one it is listed.
-    after: usize,
-    intra_hops: usize,
+    after: u32,
+    intra_hops: u32,
     intra_bandwidth: f32,
     /// Seen from the port by which the channel came in; nothing where that does not matter.
-    inter_hops: usize,
+    inter_hops: u32,
     inter_bandwidth: f32,
     inter_pcie: f32,
 }
 
 impl Score {
     /// Whether this one goes before `other`; differences below 1 GB/s do not count, so this is no total order.
+    #[inline]
     fn goes_first(&self, other: &Self) -> bool {
-        let differences = [
-            whole(other.inter_bandwidth - self.inter_bandwidth),
-            whole(other.inter_pcie - self.inter_pcie),
-            self.inter_hops as f32 - other.inter_hops as f32,
-            whole(other.intra_bandwidth - self.intra_bandwidth),
-            self.intra_hops as f32 - other.intra_hops as f32,
-            self.after as f32 - other.after as f32,
-        ];
-        differences
-            .into_iter()
-            .find(|&difference| difference != 0.0)
-            .is_none_or(|difference| difference < 0.0)
+        let inter = whole(other.inter_bandwidth - self.inter_bandwidth);
+        if inter != 0.0 {
+            return inter < 0.0;
+        }
+        let pcie = whole(other.inter_pcie - self.inter_pcie);
+        if pcie != 0.0 {
+            return pcie < 0.0;
+        }
+        if self.inter_hops != other.inter_hops {
+            return self.inter_hops < other.inter_hops;
+        }
+        let intra = whole(other.intra_bandwidth - self.intra_bandwidth);
+        if intra != 0.0 {
+            return intra < 0.0;
+        }
+        (self.intra_hops, self.after) <= (other.intra_hops, other.after)
+    }
+
+    /// Whether only the order of the list tells the two apart.
+    #[inline]
+    fn is_like(&self, other: &Self) -> bool {
+        self.inter_pcie == other.inter_pcie
+            && self.inter_bandwidth == other.inter_bandwidth
+            && self.intra_bandwidth == other.intra_bandwidth
+            && (self.inter_hops, self.intra_hops) == (other.inter_hops, other.intra_hops)
     }
 }
 
@@ -136,24 +150,27 @@ pub(super) fn gpus(walk: &mut Walk<'_>, gpu: usize, visited: u64, toward_net: Op
         let path = walk.routes.paths.get(machine.gpus[gpu], machine.gpus[other]);
         let from_port = port.map(|port| walk.routes.paths.get(port, machine.gpus[other]));
         scores.push(Score {
-            gpu: other,
-            after,
-            intra_hops: path.hops(),
+            gpu: other as u32,
+            after: after as u32,
+            intra_hops: path.hops() as u32,
             intra_bandwidth: path.bandwidth,
-            inter_hops: from_port.map_or(0, |path| path.hops()),
+            inter_hops: from_port.map_or(0, |path| path.hops() as u32),
             inter_bandwidth: from_port.map_or(0.0, |path| path.bandwidth),
             inter_pcie: from_port.map_or(0.0, |_| pcie_left(walk, other)),
         });
     }
-    spare.clone_from(&scores);
-    merge_sort(&mut scores, &mut spare);
+    // They are listed in order; most nodes' GPUs are alike.
+    if scores.windows(2).any(|pair| !pair[0].is_like(&pair[1])) {
+        spare.clone_from(&scores);
+        merge_sort(&mut scores, &mut spare);
+    }
     let alike = scores.windows(2).all(|pair| {
         pair[0].intra_bandwidth == pair[1].intra_bandwidth && pair[0].intra_hops == pair[1].intra_hops
     });
     if toward_net == Some(false) && alike {
         scores.reverse();
     }
-    let nexts = scores.iter().map(|score| score.gpu).collect();
+    let nexts = scores.iter().map(|score| score.gpu as usize).collect();
     walk.scores = [scores, spare];
     nexts
 }
@@ -185,15 +202,11 @@ fn merge_sort(scores: &mut [Score], spare: &mut [Score]) {
     merge_sort(&mut scores[..half], &mut spare[..half]);
     merge_sort(&mut scores[half..], &mut spare[half..]);
     spare.copy_from_slice(scores);
-    let (mut left, mut right) = (spare[..half].iter().peekable(), spare[half..].iter().peekable());
+    let (mut left, mut right) = (0, half);
     for place in scores {
-        let next = match (left.peek(), right.peek()) {
-            (Some(a), Some(b)) if a.goes_first(b) => left.next(),
-            (Some(_), None) => left.next(),
-            _ => right.next(),
-        };
-        if let Some(score) = next {
-            *place = *score;
-        }
+        let is_left = left < half && (right == spare.len() || spare[left].goes_first(&spare[right]));
+        let next = if is_left { &mut left } else { &mut right };
+        *place = spare[*next];
+        *next += 1;
     }
 }

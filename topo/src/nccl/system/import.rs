@@ -10,6 +10,7 @@ use roxmltree::{Document, ParsingOptions};
 
 use super::{Cpu, CpuKind, Device, Gpu, Node, NvLink, NvPeer, Port, Slot, rates};
 use crate::config::{bytes_of, syntax};
+use crate::xml::line_too_deep;
 use crate::{ConfigError, Problem};
 
 /// Largest dump that is read; those of real nodes have a hundredth of it.
@@ -72,26 +73,11 @@ pub fn import(path: impl AsRef<Path>, text: &str) -> Result<Imported, ConfigErro
     }
 }
 
-/// Why the text nests too deeply to be parsed; counted by its brackets, comments included.
+/// Why the text nests too deeply to be parsed.
 fn too_deep(text: &str) -> Option<Problem> {
-    let mut depth = 0usize;
-    for (at, _) in text.match_indices('<') {
-        let rest = &text.as_bytes()[at + 1..];
-        let end = rest.iter().position(|&byte| byte == b'>').unwrap_or(rest.len());
-        match rest.first() {
-            Some(b'/') => depth = depth.saturating_sub(1),
-            Some(b'?' | b'!') => {}
-            _ if rest[..end].last() == Some(&b'/') => {}
-            _ => depth += 1,
-        }
-        if depth > DEPTH_MAX {
-            let line = 1 + text[..at].matches('\n').count();
-            let message =
-                format!("more than {DEPTH_MAX} elements in each other; a dump has one per PCIe switch");
-            return Some(Problem { line: Some(line), field: String::new(), message });
-        }
-    }
-    None
+    let line = line_too_deep(text, DEPTH_MAX)?;
+    let message = format!("more than {DEPTH_MAX} elements in each other; a dump has one per PCIe switch");
+    Some(Problem { line: Some(line), field: String::new(), message })
 }
 
 type Element<'a> = roxmltree::Node<'a, 'a>;

@@ -25,5 +25,6 @@ pub use import::{Imported, import, import_file};
 pub(super) use node::GPUS_MAX;
 pub use node::{Cpu, CpuKind, Device, Gpu, Node, NodeError, NvLink, NvPeer, Port, Slot};
 pub(super) use read::is_capability;
+pub(crate) use read::read_all;
 pub use read::{load_nodes, parse_nodes};
 pub use write::to_yaml;

@@ -6,7 +6,8 @@
 //!   sm: 80                    # compute capability without the dot
 //!   numa:                     # one entry per NUMA node: what its PCIe root has
 //!     -
-//!       - {switch: true, pcie_gen: 4, gpus: 2, nics: [[200000, 0, 1]]}  # Mbit/s, latency in us, GPU-direct RDMA
+//!       - {switch: true, pcie_gen: 4, gpus: 2, nics: [[200000, 0, 1]]}  # Mbit/s, latency in us, GPU-direct RDMA;
+//!                             # or with units: [[200Gb/s, 0us, 1]]
 //!   nvswitch: 12              # NVLinks of each GPU to the switch; or `nvlink`, a matrix of links between GPUs
 //!   p2p: true                 # false: GPUs reach each other by NVLink or through memory of the host, as GeForce cards
 //! ```
@@ -16,9 +17,11 @@
 
 use std::path::Path;
 
+use super::node::NodeError;
 use super::{Cpu, CpuKind, Device, Gpu, Node, NvLink, NvPeer, Port, Slot};
 use crate::config::reader::{self, Range, Reader, Table, show};
 use crate::config::tree::Tree;
+use crate::config::units::Unit;
 use crate::config::{FILE_BYTES_MAX, bytes_of, syntax};
 use crate::lines::join;
 use crate::nccl::CAPABILITIES;
@@ -60,6 +63,8 @@ const GENERATION: Range = Range::new(
     |generation| (1.0..=6.0).contains(&generation) && generation.fract() == 0.0,
     "a PCIe generation, 1 to 6",
 );
+const SPEED: Range =
+    Range::new(|speed| speed > 0.0 && speed <= 5000.0, "a speed in GB/s above 0, at most 5000");
 const LANES: Range = Range::new(
     |lanes| [1.0, 2.0, 4.0, 8.0, 12.0, 16.0].contains(&lanes),
     "a number of PCIe lanes: 1, 2, 4, 8, 12 or 16",
@@ -103,16 +108,17 @@ fn nodes_of(path: &Path, bytes: &[u8]) -> Result<Vec<(String, Node)>, ConfigErro
     let text = syntax::text_of(bytes).map_err(|problem| invalid(vec![problem]))?;
     let tree = syntax::parse(text).map_err(|problem| invalid(vec![problem]))?;
     let mut reader = Reader::new(text);
-    let nodes = read_all(&mut reader, &tree);
+    let nodes = read_all(&mut reader, &tree, "");
     match nodes {
         Some(nodes) if reader.is_clean() => Ok(nodes),
         _ => Err(invalid(reader.into_problems())),
     }
 }
 
-fn read_all(reader: &mut Reader<'_>, tree: &Tree) -> Option<Vec<(String, Node)>> {
+/// The descriptions behind the key `field`, or of a whole file where that is empty.
+pub(crate) fn read_all(reader: &mut Reader<'_>, tree: &Tree, field: &str) -> Option<Vec<(String, Node)>> {
     let Tree::Table(entries) = tree else {
-        reader.problem("", format!("found {}; write a name and a node for each description", show(tree)));
+        reader.problem(field, format!("found {}; write a name and a node for each description", show(tree)));
         return None;
     };
     let names: Vec<&str> = entries
@@ -120,15 +126,17 @@ fn read_all(reader: &mut Reader<'_>, tree: &Tree) -> Option<Vec<(String, Node)>>
         .filter_map(|(key, _)| if let Tree::Text(name) = key { Some(&**name) } else { None })
         .collect();
     // The names are free; this finds those that are no texts or come twice.
-    let table = reader.table(tree, "", &names)?;
+    let table = reader.table(tree, field, &names)?;
     let mut nodes = Vec::new();
     for name in names {
         let Some(value) = table.get(name) else { continue };
+        let place = join(field, name);
         if !reader::is_fit(name) {
-            reader.problem(name, "the name of a node is a text of at most 255 bytes on one line".to_owned());
+            reader
+                .problem(&place, "the name of a node is a text of at most 255 bytes on one line".to_owned());
             continue;
         }
-        if let Some(node) = read_node(reader, value, name) {
+        if let Some(node) = read_node(reader, value, &place) {
             nodes.push((name.to_owned(), node));
         }
     }
@@ -147,14 +155,18 @@ fn read_node(reader: &mut Reader<'_>, value: &Tree, field: &str) -> Option<Node>
         .unwrap_or(None);
     let kind = cpu?;
     let cpus = slots?.into_iter().map(|slots| Cpu { kind, slots }).collect();
-    let peer_access = read_switch(reader, &table, "p2p", true)?;
+    let peer_access = reader.truth(&table, "p2p", true)?;
     let mut node = Node { cpus, nvlinks: Vec::new(), peer_access };
     node.nvlinks = read_nvlinks(reader, &table, node.gpus().len())?;
     sm?;
     match node.check() {
         Ok(()) => Some(node),
         Err(error) => {
-            reader.problem(field, error.to_string());
+            let key = match error {
+                NodeError::OneWay { .. } | NodeError::Links { .. } | NodeError::Dangling { .. } => "nvlink",
+                _ => "numa",
+            };
+            reader.problem(&join(field, key), error.to_string());
             None
         }
     }
@@ -228,10 +240,10 @@ fn read_slots(reader: &mut Reader<'_>, value: &Tree, field: &str, sm: u32) -> Op
 /// What one entry stands for: a switch with devices, or the devices themselves.
 fn read_slot(reader: &mut Reader<'_>, value: &Tree, field: &str, sm: u32) -> Option<Vec<Slot>> {
     let table = reader.table(value, field, SLOT_KEYS)?;
-    let switch = read_switch(reader, &table, "switch", false);
+    let switch = reader.truth(&table, "switch", false);
     let bandwidth = read_bandwidth(reader, &table);
     let sm = whole(reader, &table, "sm", Some(sm), SM);
-    let gdr = read_switch(reader, &table, "gdr", true);
+    let gdr = reader.truth(&table, "gdr", true);
     let gpus = whole(reader, &table, "gpus", Some(0), GPUS);
     let mut ports = |key: &str| match table.get(key) {
         None => Some(Vec::new()),
@@ -255,17 +267,6 @@ fn read_slot(reader: &mut Reader<'_>, value: &Tree, field: &str, sm: u32) -> Opt
     Some(if switch? { vec![Slot { bandwidth, device: Device::Switch(slots) }] } else { slots })
 }
 
-fn read_switch(reader: &mut Reader<'_>, table: &Table<'_>, key: &str, default: bool) -> Option<bool> {
-    match table.get(key) {
-        None => Some(default),
-        Some(Tree::Bool(value)) => Some(*value),
-        Some(other) => {
-            reader.problem(&join(&table.field, key), format!("found {}; write true or false", show(other)));
-            None
-        }
-    }
-}
-
 /// The speed of an entry's links, by PCIe generation and lanes or as a number.
 fn read_bandwidth(reader: &mut Reader<'_>, table: &Table<'_>) -> Option<f32> {
     if table.has("bandwidth") {
@@ -275,7 +276,8 @@ fn read_bandwidth(reader: &mut Reader<'_>, table: &Table<'_>) -> Option<f32> {
                 reader.problem(&field, "`bandwidth` says the speed already; keep one of them".to_owned());
             }
         }
-        return reader.number(table, "bandwidth", None, reader::ABOVE_ZERO).map(|bandwidth| bandwidth as f32);
+        let speed = (SPEED, Unit::GigabytesPerSecond);
+        return reader.measure(table, "bandwidth", None, speed).map(|bandwidth| bandwidth as f32);
     }
     let generation = whole(reader, table, "pcie_gen", None, GENERATION);
     let lanes = whole(reader, table, "lanes", Some(16), LANES);
@@ -304,8 +306,14 @@ fn read_ports(reader: &mut Reader<'_>, value: &Tree, field: &str) -> Option<Vec<
 
 fn read_port(parts: &[Tree]) -> Option<Port> {
     let [speed, latency, gdr] = parts else { return None };
-    let mbps = speed.as_u64().filter(|speed| (1..=MBPS_MAX).contains(speed))?;
-    let latency_us = latency.as_f64().filter(|latency| (0.0..=1e6).contains(latency))?;
+    let written = |tree: &Tree, unit: Unit| if let Tree::Text(text) = tree { unit.read(text) } else { None };
+    let mbps = match written(speed, Unit::GigabitsPerSecond) {
+        Some(gbps) => (gbps * 1000.0).round() as u64,
+        None => speed.as_u64()?,
+    };
+    let mbps = Some(mbps).filter(|speed| (1..=MBPS_MAX).contains(speed))?;
+    let latency_us = written(latency, Unit::Microseconds).or_else(|| latency.as_f64());
+    let latency_us = latency_us.filter(|latency| (0.0..=1e6).contains(latency))?;
     let gdr = match gdr {
         Tree::Bool(gdr) => *gdr,
         other => other.as_u64().filter(|&gdr| gdr <= 1)? == 1,

@@ -82,9 +82,9 @@ fn every_broken_description_names_line_field_and_remedy() {
         ("[[400000, 0, 1]]", "fast", 6, "box.numa[0][0].nics", "not a list"),
         ("- [0, 4, 4]", "- [0, 4]", 8, "box.nvlink", "3 rows of 3"),
         ("- [4, 4, 0]\n", "", 8, "box.nvlink", "3 rows of 3"),
-        ("- [0, 4, 4]", "- [0, 4, 5]", 1, "box", "lead back"),
-        ("- [0, 4, 4]", "- [1, 4, 4]", 1, "box", "lead back"),
-        ("- [0, 4, 4]\n    - [4, 0, 4]", "- [0, 99, 4]\n    - [99, 0, 4]", 1, "box", "1 to 64"),
+        ("- [0, 4, 4]", "- [0, 4, 5]", 8, "box.nvlink", "lead back"),
+        ("- [0, 4, 4]", "- [1, 4, 4]", 8, "box.nvlink", "lead back"),
+        ("- [0, 4, 4]\n    - [4, 0, 4]", "- [0, 99, 4]\n    - [99, 0, 4]", 8, "box.nvlink", "1 to 64"),
         ("gpus: 1}", "gpus: 31}", 8, "box.nvlink", "33 rows"),
         ("box:", "- box:", 1, "", "a name and a node"),
     ];

@@ -184,18 +184,23 @@ impl Setup {
             nodes,
             compute_capability: capabilities().min().unwrap_or(0),
             compute_capability_max: capabilities().max().unwrap_or(0),
-            cpu: match node.cpus.first().map(|cpu| cpu.kind) {
-                Some(CpuKind::Amd) => Cpu::Amd,
-                Some(CpuKind::Arm) => Cpu::Arm,
-                Some(CpuKind::Power) => Cpu::Power,
-                Some(CpuKind::Zhaoxin(_)) => Cpu::Zhaoxin,
-                Some(CpuKind::Intel(_)) | None => Cpu::Intel,
-            },
+            cpu: Self::cpu_of(node),
             plugin_latency_us: found.net_latency_us,
             graphs: found.graphs.clone(),
-            collnet: None,
+            collnet: found.collnet.clone(),
             cuda_11_8: false,
             environment,
+        }
+    }
+
+    /// The CPU of a node as the tuner knows it.
+    pub fn cpu_of(node: &Node) -> Cpu {
+        match node.cpus.first().map(|cpu| cpu.kind) {
+            Some(CpuKind::Amd) => Cpu::Amd,
+            Some(CpuKind::Arm) => Cpu::Arm,
+            Some(CpuKind::Power) => Cpu::Power,
+            Some(CpuKind::Zhaoxin(_)) => Cpu::Zhaoxin,
+            Some(CpuKind::Intel(_)) | None => Cpu::Intel,
         }
     }
 

@@ -34,6 +34,7 @@ fn variables_are_read_strictly() {
         pxn_disable: true,
         gdr_level: Some(PathType::Sys),
         cross_nic: 1,
+        collnet: false,
         nvls_enable: true,
         channels_min: Some(4),
         channels_max: Some(64),
