@@ -110,7 +110,7 @@ impl Line for F16x32 {
     halves!(sum => _mm512_add_ph, prod => _mm512_mul_ph, min => min_ph, max => max_ph);
 }
 
-/// The codes of 64 8-bit floats as two lines of binary16, in the order of UNPCKL and UNPCKH: each code in an upper byte.
+/// The codes of 64 8-bit floats as two lines of binary16, in the order of UNPCKL and UNPCKH: each in an upper byte.
 #[inline(always)]
 unsafe fn upper_bytes(image: __m512i) -> [__m512i; 2] {
     // SAFETY: the caller vouches for the instruction set.
