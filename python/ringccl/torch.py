@@ -91,6 +91,9 @@ def _maker(name):
                 print(
                     f'ringccl: backend="{name}" is served by RingCCL on the CPU, as RINGCCL_AS asks', file=sys.stderr
                 )
+        # Whoever has put this function under another name as well means that one, in the profiler too.
+        others = [other.lower() for other, plugin in dist.Backend._plugins.items() if plugin.creator_fn is make]
+        title = next((other for other in others if other != name), name)
         timeout = options.timeout.total_seconds()
         if _form() == "python":
             from . import _fallback
@@ -98,7 +101,7 @@ def _maker(name):
             return _fallback.make(options, timeout, reports)
         group = options.process_group
         torch.ops.ringccl.attach(
-            group.boxed(), "ringccl/", options.group_rank, options.group_size, name, timeout, reports
+            group.boxed(), "ringccl/", options.group_rank, options.group_size, title, timeout, reports
         )
         backend = group._get_backend(torch.device("cpu"))
         if reports:
