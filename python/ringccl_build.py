@@ -36,8 +36,8 @@ def _has_workspace():
     return os.path.exists(os.path.join(ROOT, "capi", "Cargo.toml"))
 
 
-def _library():
-    """The path of the library, built if the workspace is there."""
+def _library(profile):
+    """The path of the library, built by a profile of cargo's if the workspace is there."""
     packed = os.path.join(HERE, "ringccl", "lib", LIBRARY)
     if not _has_workspace():
         if os.path.exists(packed):
@@ -47,14 +47,12 @@ def _library():
     if cargo is None:
         raise SystemExit("ringccl: cargo is not on PATH: install Rust 1.95 or later (https://rustup.rs)")
     target = os.environ.get("CARGO_TARGET_DIR") or os.path.join(ROOT, "target")
-    _say("building the library (cargo build --release -p ringccl-capi)")
-    command = [cargo, "build", "--release", "--locked", "-p", "ringccl-capi", "--manifest-path"]
-    done = subprocess.run(
-        [*command, os.path.join(ROOT, "Cargo.toml"), "--target-dir", target], check=False, cwd=ROOT
-    )
+    command = [cargo, "build", "--profile", profile, "--locked", "-p", "ringccl-capi"]
+    _say(f"building the library ({' '.join(command[1:])})")
+    done = subprocess.run([*command, "--target-dir", target], check=False, cwd=ROOT)
     if done.returncode != 0:
         raise SystemExit("ringccl: cargo could not build the library; see its messages above")
-    return os.path.join(target, "release", LIBRARY)
+    return os.path.join(target, "debug" if profile == "dev" else profile, LIBRARY)
 
 
 def _strip(path):
@@ -74,8 +72,9 @@ def _torch():
     return None
 
 
-def _tree(stage):
-    """Lays the package out in folder `stage`, with everything built."""
+def _tree(stage, config_settings):
+    """Lays the package out in folder `stage`, with everything built. `profile` is the one setting: cargo's."""
+    profile = (config_settings or {}).get("profile", "release")
     package = os.path.join(stage, "ringccl")
     ignore = shutil.ignore_patterns("__pycache__", "lib")
     shutil.copytree(os.path.join(HERE, "ringccl"), package, ignore=ignore)
@@ -83,7 +82,7 @@ def _tree(stage):
         shutil.copytree(os.path.join(ROOT, "capi", "include"), os.path.join(package, "include"), dirs_exist_ok=True)
     lib = os.path.join(package, "lib")
     os.makedirs(lib)
-    shutil.copy(_library(), os.path.join(lib, LIBRARY))
+    shutil.copy(_library(profile), os.path.join(lib, LIBRARY))
     _strip(os.path.join(lib, LIBRARY))
     return package
 
@@ -170,7 +169,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     """PEP 517: the wheel's file name."""
     name = f"{NAME}-{_tag()}.whl"
     with tempfile.TemporaryDirectory() as stage:
-        _add_shim(_tree(stage))
+        _add_shim(_tree(stage, config_settings))
         _write(os.path.join(wheel_directory, name), [*_files(stage), *_info_files()])
     return name
 
@@ -179,7 +178,7 @@ def build_sdist(sdist_directory, config_settings=None):
     """PEP 517: a source archive with the finished library, so that only the shim is left to build."""
     name = f"{NAME}.tar.gz"
     with tempfile.TemporaryDirectory() as stage:
-        _tree(stage)
+        _tree(stage, config_settings)
         for file in ("pyproject.toml", "ringccl_build.py"):
             shutil.copy(os.path.join(HERE, file), stage)
         with tarfile.open(os.path.join(sdist_directory, name), "w:gz") as archive:

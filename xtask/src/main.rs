@@ -15,6 +15,7 @@ mod sim;
 mod soak;
 mod test;
 mod tidy;
+mod torch;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -55,6 +56,10 @@ enum Command {
     Bench(bench::Options),
     /// Mixed operations of 8 ranks on communicators that come and go: no wrong byte, and nothing grows
     Soak(soak::Options),
+    /// The Python package's wheel, with a shim for the torch at hand
+    Wheel(torch::Wheel),
+    /// PyTorch's own tests of torch.distributed, with gloo and with RingCCL
+    Conformance(torch::Conformance),
 }
 
 fn main() -> ExitCode {
@@ -83,5 +88,7 @@ fn execute(command: &Command) -> anyhow::Result<()> {
         Command::Conform(options) => conform::run(options),
         Command::Bench(options) => bench::run(options),
         Command::Soak(options) => soak::run(options),
+        Command::Wheel(options) => torch::wheel(options),
+        Command::Conformance(options) => torch::conformance(options),
     }
 }

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: every check and test, cheap ones first, the unit and integration tests last.
 
 use crate::run::{self, Shown};
-use crate::{fuzz, litmus, loom, sim, tidy};
+use crate::{fuzz, litmus, loom, sim, tidy, torch};
 use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::process::Command;
@@ -40,6 +40,7 @@ const STEPS: &[Step] = &[
     ("simulator", || counted(sim::checks()?, libtest)),
     ("litmus", || litmus::smoke().map(|()| Outcome::Checked)),
     ("bench smoke", bench_smoke),
+    ("pytorch", pytorch),
     ("nextest", nextest),
 ];
 
@@ -113,6 +114,14 @@ fn python() -> Result<Outcome> {
     // Compiled files would land among the sources otherwise.
     command.current_dir(run::root()).env("PYTHONDONTWRITEBYTECODE", "1");
     counted(run::tee(command.args(["-m", "unittest", "discover", "-s", folder]))?, unittest)
+}
+
+/// The Python package in a virtual environment with PyTorch.
+fn pytorch() -> Result<Outcome> {
+    match torch::tests()? {
+        Some(shown) => counted(shown, unittest),
+        None => Ok(Outcome::Skipped("pip could not install torch")),
+    }
 }
 
 fn doctests() -> Result<Outcome> {
