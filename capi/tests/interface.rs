@@ -83,7 +83,10 @@ fn operations_run_and_release_what_they_used() {
             ringccl_work_free(work);
             assert_eq!(data, [9.0; 100]);
             reduce.dtype = 99;
-            assert_eq!(ringccl_comm_start(comm, &reduce, 1, Some(release), one, &mut work), Status::InvalidArgument);
+            assert_eq!(
+                ringccl_comm_start(comm, &reduce, 1, Some(release), one, &mut work),
+                Status::InvalidArgument
+            );
             assert_eq!(last_error(), "99 is no element type");
             let mut message = op(if rank == 0 { Kind::Recv } else { Kind::Send }, at, at, 1);
             (message.peer, message.tag) = (if rank == 0 { -1 } else { 0 }, 5);
@@ -150,7 +153,9 @@ fn the_header_is_the_interface() {
     let header = include_str!("../include/ringccl.h");
     let names = |text: &str, before: &str, after: char| -> BTreeSet<String> {
         let places = text.match_indices(before);
-        let word = |at: usize| text[at..].chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
+        let word = |at: usize| {
+            text[at..].chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>()
+        };
         let all = places.map(|(at, _)| (at, word(at)));
         all.filter(|(at, word)| text[at + word.len()..].starts_with(after)).map(|(_, word)| word).collect()
     };

@@ -5,7 +5,9 @@ the installed torch and none can be built. `info()` says which.
 """
 
 import atexit
+import ctypes
 import os
+import signal
 import sys
 import weakref
 
@@ -79,6 +81,19 @@ def _form():
     return _state["form"]
 
 
+def _end_with_launcher():
+    """Has this process end when torchrun does, also if that is killed: ranks without a launcher would wait, or compute,
+    for nobody. torch.multiprocessing and `ringccl run` do the same."""
+    if not sys.platform.startswith("linux") or "TORCHELASTIC_RUN_ID" not in os.environ or _state.get("bound"):
+        return
+    _state["bound"] = True
+    launcher = os.getppid()
+    set_death_signal = 1  # PR_SET_PDEATHSIG of sys/prctl.h
+    ctypes.CDLL(None).prctl(set_death_signal, signal.SIGTERM, 0, 0, 0)
+    if os.getppid() != launcher:  # it ended in between
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
 def _maker(name):
     """What torch calls to have a backend for a group, under this name."""
 
@@ -95,6 +110,7 @@ def _maker(name):
         others = [other.lower() for other, plugin in dist.Backend._plugins.items() if plugin.creator_fn is make]
         title = next((other for other in others if other != name), name)
         timeout = options.timeout.total_seconds()
+        _end_with_launcher()
         if _form() == "python":
             from . import _fallback
 

@@ -148,6 +148,72 @@ class Failures(unittest.TestCase):
             self.assertIn("forked after the communicator was made", text)
 
 
+ENDLESS = """
+import os, sys, torch, torch.distributed as dist
+dist.init_process_group("ringccl")
+dist.barrier()
+with open(os.path.join(sys.argv[1], str(os.getpid())), "w"): pass
+for step in range(10 ** 9):
+    dist.all_reduce(torch.ones(1 << 12))
+    if sys.argv[2] == "raises" and step == 1000 and dist.get_rank() == 1:
+        raise SystemExit("this is expected")
+"""
+
+
+def is_there(pid):
+    """Whether a process runs, or waits for somebody to take note of its end."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+class NothingIsLeft(unittest.TestCase):
+    """However a job of torchrun ends, its ranks end and no segment stays."""
+
+    def end_by(self, how, act):
+        before = {name for name in os.listdir("/dev/shm") if name.startswith("ringccl")}
+        with tempfile.TemporaryDirectory() as folder:
+            script, pids = os.path.join(folder, "train.py"), os.path.join(folder, "pids")
+            os.mkdir(pids)
+            with open(script, "w", encoding="utf-8") as file:
+                file.write(ENDLESS)
+            command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "3", "--standalone"]
+            quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}
+            launcher = subprocess.Popen([*command, script, pids, how], **quiet)
+            try:
+                until = time.monotonic() + 40
+                while len(os.listdir(pids)) < 3:
+                    self.assertLess(time.monotonic(), until, "the ranks did not start")
+                    time.sleep(0.05)
+                ranks_of_job = [int(name) for name in os.listdir(pids)]
+                act(launcher, ranks_of_job)
+                until = time.monotonic() + 20
+                while any(is_there(pid) for pid in ranks_of_job):
+                    self.assertLess(time.monotonic(), until, f"{how}: ranks are left")
+                    time.sleep(0.02)
+                launcher.wait(timeout=40)
+            finally:
+                if launcher.poll() is None:
+                    os.killpg(launcher.pid, signal.SIGKILL)
+                    launcher.wait()
+        after = {name for name in os.listdir("/dev/shm") if name.startswith("ringccl")}
+        self.assertEqual(after - before, set(), how)
+
+    def test_an_exception(self):
+        self.end_by("raises", lambda launcher, pids: None)
+
+    def test_control_c(self):
+        self.end_by("control-c", lambda launcher, pids: os.killpg(launcher.pid, signal.SIGINT))
+
+    def test_a_killed_rank(self):
+        self.end_by("rank", lambda launcher, pids: os.kill(pids[0], signal.SIGKILL))
+
+    def test_a_killed_launcher(self):
+        self.end_by("launcher", lambda launcher, pids: launcher.kill())
+
+
 SCRIPT = """
 import os, signal, sys, time, torch, torch.distributed as dist
 dist.init_process_group("ringccl")

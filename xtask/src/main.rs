@@ -33,7 +33,7 @@ enum Command {
     /// Train the digits on 8 ranks of 2 virtual nodes and leave a report
     Demo(demo::Options),
     /// Every check and test of the project, cheap ones first
-    Test,
+    Test(test::Options),
     /// Rules of the source text: sizes, markers, orderings
     Tidy,
     /// The page of settings, written from their table
@@ -76,7 +76,7 @@ fn main() -> ExitCode {
 fn execute(command: &Command) -> anyhow::Result<()> {
     match command {
         Command::Demo(options) => demo::run(options),
-        Command::Test => test::run(),
+        Command::Test(options) => test::run(options),
         Command::Tidy => tidy::run(),
         Command::Settings(options) => settings::run(options),
         Command::Loom(options) => loom::run(options),

@@ -7,6 +7,14 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
+/// Options of the checks.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Only the step of this name, such as `pytorch`
+    #[arg(long)]
+    only: Option<String>,
+}
+
 /// Tests that ran in one step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Count {
@@ -45,11 +53,16 @@ const STEPS: &[Step] = &[
 ];
 
 /// Runs every step and stops at the first that fails. Ends with the number of tests on a line of its own.
-pub(crate) fn run() -> Result<()> {
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let chosen = |name: &str| options.only.as_deref().is_none_or(|only| only == name);
+    if !STEPS.iter().any(|(name, _)| chosen(name)) {
+        let names: Vec<_> = STEPS.iter().map(|(name, _)| *name).collect();
+        bail!("there is no such step: there are {}", names.join(", "));
+    }
     let mut total = Count::default();
     let mut counted = Vec::new();
     let mut skipped = Vec::new();
-    for (name, step) in STEPS {
+    for (name, step) in STEPS.iter().filter(|(name, _)| chosen(name)) {
         println!("== {name}");
         let start = Instant::now();
         let outcome = step();

@@ -81,7 +81,15 @@ pub(crate) fn tests() -> Result<Option<run::Shown>> {
     if shown.status.success() {
         let mut theirs = Command::new(&python);
         theirs.current_dir(run::root()).env("PYTHONDONTWRITEBYTECODE", "1");
-        theirs.args(["python/tests/torch_suite.py", "--ranks", "2", "--as", "gloo", "--budget", SUITE_SECONDS]);
+        theirs.args([
+            "python/tests/torch_suite.py",
+            "--ranks",
+            "2",
+            "--as",
+            "gloo",
+            "--budget",
+            SUITE_SECONDS,
+        ]);
         run::show(&mut theirs)?;
     }
     Ok(Some(shown))
@@ -101,7 +109,16 @@ fn environment(profile: &str) -> Result<Option<PathBuf>> {
     if !(has("torch") && has("numpy") && has("expecttest")) {
         println!("installing {TORCH} into {}: 3 GB, some minutes", folder.display());
         let mut pip = Command::new(&python);
-        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", TORCH, "numpy", "expecttest"]);
+        pip.args([
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            TORCH,
+            "numpy",
+            "expecttest",
+        ]);
         let done = run::watch(&mut pip, PIP_LIMIT)?;
         if !done.status.is_some_and(|status| status.success()) {
             println!("{}", done.output);
@@ -110,7 +127,15 @@ fn environment(profile: &str) -> Result<Option<PathBuf>> {
     }
     let mut pip = Command::new(&python);
     pip.current_dir(run::root()).env("CARGO_TARGET_DIR", target());
-    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--force-reinstall"]);
+    pip.args([
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-deps",
+        "--force-reinstall",
+    ]);
     run::show(pip.args(["--config-settings", &format!("profile={profile}"), "./python"]))?;
     Ok(Some(python))
 }
