@@ -94,6 +94,14 @@ def _end_with_launcher():
         os.kill(os.getpid(), signal.SIGTERM)
 
 
+def _is_crowded(options):
+    """Whether there are as many ranks on this host as cores that they may use, or more."""
+    ranks = os.environ.get("LOCAL_WORLD_SIZE", "")
+    ranks = int(ranks) if ranks.isdigit() else 0
+    whole = dist.get_world_size() if dist.is_initialized() else options.group_size
+    return max(ranks, whole) >= len(os.sched_getaffinity(0))
+
+
 def _maker(name):
     """What torch calls to have a backend for a group, under this name."""
 
@@ -117,7 +125,7 @@ def _maker(name):
             return _fallback.make(options, timeout, reports)
         group = options.process_group
         torch.ops.ringccl.attach(
-            group.boxed(), "ringccl/", options.group_rank, options.group_size, title, timeout, reports
+            group.boxed(), "ringccl/", options.group_rank, options.group_size, title, timeout, reports, _is_crowded(options)
         )
         backend = group._get_backend(torch.device("cpu"))
         if reports:

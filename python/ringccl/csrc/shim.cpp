@@ -19,11 +19,11 @@ RingBackend& backend_of(const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
 
 // Joins the group's other ranks.
 void attach(const c10::intrusive_ptr<c10d::ProcessGroup>& group, const std::string& prefix, int64_t rank, int64_t size,
-            const std::string& name, double timeout_s, bool reports) {
+            const std::string& name, double timeout_s, bool reports, bool crowded) {
   auto store = c10::make_intrusive<c10d::PrefixStore>(prefix, group->getStore());
-  auto timeout = Millis(static_cast<int64_t>(timeout_s * 1e3));
-  auto backend = c10::make_intrusive<RingBackend>(store, static_cast<int>(rank), static_cast<int>(size), name,
-                                                  std::max(timeout, Millis(1)), reports);
+  auto timeout = std::max(Millis(static_cast<int64_t>(timeout_s * 1e3)), Millis(1));
+  RingBackend::Setup setup = {name, timeout, reports, crowded};
+  auto backend = c10::make_intrusive<RingBackend>(store, static_cast<int>(rank), static_cast<int>(size), setup);
   group->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::CUSTOM, backend);
 }
 
@@ -56,7 +56,7 @@ bool is_shared(const at::Tensor& tensor) { return shared_memory_of(tensor) != nu
 TORCH_LIBRARY(ringccl, m) {
   m.def(
       "attach(__torch__.torch.classes.c10d.ProcessGroup group, str prefix, int rank, int size, str name, float timeout, "
-      "bool reports) -> ()",
+      "bool reports, bool crowded) -> ()",
       attach);
   m.def("register(__torch__.torch.classes.c10d.ProcessGroup group, Tensor tensor) -> ()", register_tensor);
   m.def("empty(int[] sizes, ScalarType dtype) -> Tensor", empty);
