@@ -197,8 +197,11 @@ pub unsafe extern "C" fn ringccl_comm_start(
         if out.is_null() || (ops.is_null() && count > 0) {
             return Err(Failure::argument("ringccl_comm_start: a pointer is null"));
         }
-        // SAFETY: the caller's contract.
-        let ops = if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(ops, count as usize) } };
+        let ops = match count {
+            0 => &[],
+            // SAFETY: the caller's contract.
+            _ => unsafe { std::slice::from_raw_parts(ops, count as usize) },
+        };
         let inner = &comm.inner;
         let is_message = ops.iter().all(Op::is_message);
         let mut group = Group::new();

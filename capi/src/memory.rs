@@ -52,8 +52,8 @@ pub unsafe extern "C" fn ringccl_memory_register(memory: *const Memory, comm: *c
         let (Some(memory), Some(comm)) = (memory, comm) else {
             return Err(Failure::argument("ringccl_memory_register: a pointer is null"));
         };
-        // The window lasts as long as the communicator.
-        comm.with(|comm| Ok(drop(comm.register(&memory.memory)?)))?;
+        // The window lasts as long as the communicator, whatever becomes of its handle.
+        let _window = comm.with(|comm| Ok(comm.register(&memory.memory)?))?;
         Ok(Status::Ok)
     })
 }
