@@ -37,8 +37,8 @@ pub(crate) struct Args {
     /// Have the ranks find RingCCL's libnccl.so.2 in place of NVIDIA's, as `ringccl env` does
     #[arg(long)]
     nccl: bool,
-    /// Names under which PyTorch scripts get RingCCL's backend on the CPU, of `nccl` and `gloo`, separated by commas; the
-    /// Python package must be installed
+    /// Names under which PyTorch scripts get RingCCL's backend on the CPU, of `nccl` and `gloo`, separated by commas;
+    /// the Python package must be installed
     #[arg(long = "as", value_name = "NAMES", value_delimiter = ',', value_parser = ["nccl", "gloo"])]
     aliases: Vec<String>,
     /// Show output lines without the rank in front

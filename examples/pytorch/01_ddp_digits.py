@@ -50,7 +50,8 @@ def main():
         dist.all_reduce(mean, dist.ReduceOp.AVG)
         right = (model(images[1500:]).argmax(1) == labels[1500:]).float().mean()
         if rank == 0:
-            print(f"epoch {epoch + 1}: loss {mean.item():.4f}, {100 * right.item():.1f} % of the test images", flush=True)
+            text = f"loss {mean.item():.4f}, {100 * right.item():.1f} % of the test images"
+            print(f"epoch {epoch + 1}: {text}", flush=True)
     dist.barrier()
     # Every rank has the same parameters, to the last bit.
     own = torch.cat([parameter.detach().view(-1) for parameter in model.parameters()])

@@ -42,7 +42,8 @@ def main():
         if attempt == 0 and step == 17 and rank == 1:
             os.kill(os.getpid(), signal.SIGKILL)
     if rank == 0:
-        print(f"finished; the weights are {model.module.weight.detach().mean():.3f} on the mean, 1 would be right", flush=True)
+        mean = model.module.weight.detach().mean()
+        print(f"finished; the weights are {mean:.3f} on the mean, 1 would be right", flush=True)
     dist.destroy_process_group()
 
 

@@ -344,7 +344,8 @@ class Ring(Backend):
             self.barrier(opts)
         except dist.DistBackendError as error:
             took = 1e3 * (time.monotonic() - begun)
-            raise dist.DistBackendError(f"Rank {self.own}: monitoredBarrier failed in {took:.0f} ms: {error}") from error
+            text = f"Rank {self.own}: monitoredBarrier failed in {took:.0f} ms: {error}"
+            raise dist.DistBackendError(text) from error
 
     def _leave(self, finalize):
         comm, self.comm = self.comm, None

@@ -124,9 +124,8 @@ def _maker(name):
 
             return _fallback.make(options, timeout, reports)
         group = options.process_group
-        torch.ops.ringccl.attach(
-            group.boxed(), "ringccl/", options.group_rank, options.group_size, title, timeout, reports, _is_crowded(options)
-        )
+        rank, size, is_crowded = options.group_rank, options.group_size, _is_crowded(options)
+        torch.ops.ringccl.attach(group.boxed(), "ringccl/", rank, size, title, timeout, reports, is_crowded)
         backend = group._get_backend(torch.device("cpu"))
         if reports:
             _reporting.add(group)

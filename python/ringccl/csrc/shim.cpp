@@ -55,8 +55,8 @@ bool is_shared(const at::Tensor& tensor) { return shared_memory_of(tensor) != nu
 
 TORCH_LIBRARY(ringccl, m) {
   m.def(
-      "attach(__torch__.torch.classes.c10d.ProcessGroup group, str prefix, int rank, int size, str name, float timeout, "
-      "bool reports, bool crowded) -> ()",
+      "attach(__torch__.torch.classes.c10d.ProcessGroup group, str prefix, int rank, int size, str name, "
+      "float timeout, bool reports, bool crowded) -> ()",
       attach);
   m.def("register(__torch__.torch.classes.c10d.ProcessGroup group, Tensor tensor) -> ()", register_tensor);
   m.def("empty(int[] sizes, ScalarType dtype) -> Tensor", empty);
