@@ -11,8 +11,11 @@ import signal
 import sys
 import weakref
 
-import torch
-import torch.distributed as dist
+try:
+    import torch
+    import torch.distributed as dist
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError("ringccl: PyTorch is not installed: pip install 'torch==2.15.*'", name="torch") from error
 
 from . import _build, _native
 
