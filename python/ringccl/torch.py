@@ -21,6 +21,8 @@ from . import _build, _native
 
 _state = {"form": None, "why": None, "path": None, "told": set()}
 _reporting = weakref.WeakSet()
+# Variables that ask for something that is written at the end.
+_WRITES = ("RINGCCL_REPORT", "FAKEGPU_CLUSTER_REPORT_PATH", "RINGCCL_TRACE")
 
 
 def info():
@@ -109,8 +111,9 @@ def _maker(name):
     """What torch calls to have a backend for a group, under this name."""
 
     def make(options, _backend_options):
-        # The group of all ranks is made before there is a default one; it alone writes the report.
-        reports = not dist.is_initialized()
+        # The group of all ranks is made before there is a default one; it alone writes the report, and leaves together
+        # with the other ranks for that. Nobody waits for anybody when there is nothing to write.
+        reports = not dist.is_initialized() and any(os.environ.get(variable) for variable in _WRITES)
         if name != "ringccl" and name not in _state["told"]:
             _state["told"].add(name)
             if options.group_rank == 0:
@@ -140,8 +143,6 @@ def _maker(name):
 @atexit.register
 def _leave():
     """A program that ends without destroy_process_group still leaves its report."""
-    if not os.environ.get("RINGCCL_REPORT") and not os.environ.get("FAKEGPU_CLUSTER_REPORT_PATH"):
-        return
     for group in list(_reporting):
         try:
             group._get_backend(torch.device("cpu")).shutdown()
