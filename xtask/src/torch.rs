@@ -11,7 +11,7 @@ const TORCH: &str = "torch==2.15.*";
 /// What pip may take to fetch and unpack it: 3 GB.
 const PIP_LIMIT: Duration = Duration::from_secs(900);
 /// Seconds after which the bounded run of PyTorch's tests begins no more.
-const SUITE_SECONDS: &str = "50";
+const SUITE_SECONDS: &str = "35";
 
 /// Options of the wheel.
 #[derive(Debug, clap::Args)]
