@@ -37,6 +37,10 @@ pub(crate) struct Args {
     /// Have the ranks find RingCCL's libnccl.so.2 in place of NVIDIA's, as `ringccl env` does
     #[arg(long)]
     nccl: bool,
+    /// Names under which PyTorch scripts get RingCCL's backend on the CPU, of `nccl` and `gloo`, separated by commas;
+    /// the Python package must be installed
+    #[arg(long = "as", value_name = "NAMES", value_delimiter = ',', value_parser = ["nccl", "gloo"])]
+    aliases: Vec<String>,
     /// Show output lines without the rank in front
     #[arg(long)]
     no_prefix: bool,
@@ -55,6 +59,9 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     job.grace = args.grace;
     if args.nccl {
         job.env.extend(crate::preload::variables(None)?);
+    }
+    if !args.aliases.is_empty() {
+        job.env.push(("RINGCCL_AS".into(), args.aliases.join(",").into()));
     }
     if let Some(bind) = args.bind.or_else(|| args.pin.then(|| "even".to_owned())) {
         job.env.push(("RINGCCL_BIND".into(), bind.into()));

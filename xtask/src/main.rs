@@ -15,6 +15,7 @@ mod sim;
 mod soak;
 mod test;
 mod tidy;
+mod torch;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -32,7 +33,7 @@ enum Command {
     /// Train the digits on 8 ranks of 2 virtual nodes and leave a report
     Demo(demo::Options),
     /// Every check and test of the project, cheap ones first
-    Test,
+    Test(test::Options),
     /// Rules of the source text: sizes, markers, orderings
     Tidy,
     /// The page of settings, written from their table
@@ -55,6 +56,10 @@ enum Command {
     Bench(bench::Options),
     /// Mixed operations of 8 ranks on communicators that come and go: no wrong byte, and nothing grows
     Soak(soak::Options),
+    /// The Python package's wheel, with a shim for the torch at hand
+    Wheel(torch::Wheel),
+    /// PyTorch's own tests of torch.distributed, with gloo and with RingCCL
+    Conformance(torch::Conformance),
 }
 
 fn main() -> ExitCode {
@@ -71,7 +76,7 @@ fn main() -> ExitCode {
 fn execute(command: &Command) -> anyhow::Result<()> {
     match command {
         Command::Demo(options) => demo::run(options),
-        Command::Test => test::run(),
+        Command::Test(options) => test::run(options),
         Command::Tidy => tidy::run(),
         Command::Settings(options) => settings::run(options),
         Command::Loom(options) => loom::run(options),
@@ -83,5 +88,7 @@ fn execute(command: &Command) -> anyhow::Result<()> {
         Command::Conform(options) => conform::run(options),
         Command::Bench(options) => bench::run(options),
         Command::Soak(options) => soak::run(options),
+        Command::Wheel(options) => torch::wheel(options),
+        Command::Conformance(options) => torch::conformance(options),
     }
 }

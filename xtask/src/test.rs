@@ -1,11 +1,19 @@
 //! `cargo xtask test`: every check and test, cheap ones first, the unit and integration tests last.
 
 use crate::run::{self, Shown};
-use crate::{fuzz, litmus, loom, sim, tidy};
+use crate::{fuzz, litmus, loom, sim, tidy, torch};
 use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
+
+/// Options of the checks.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Only the step of this name, such as `pytorch`
+    #[arg(long)]
+    only: Option<String>,
+}
 
 /// Tests that ran in one step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,15 +48,21 @@ const STEPS: &[Step] = &[
     ("simulator", || counted(sim::checks()?, libtest)),
     ("litmus", || litmus::smoke().map(|()| Outcome::Checked)),
     ("bench smoke", bench_smoke),
+    ("pytorch", pytorch),
     ("nextest", nextest),
 ];
 
 /// Runs every step and stops at the first that fails. Ends with the number of tests on a line of its own.
-pub(crate) fn run() -> Result<()> {
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let chosen = |name: &str| options.only.as_deref().is_none_or(|only| only == name);
+    if !STEPS.iter().any(|(name, _)| chosen(name)) {
+        let names: Vec<_> = STEPS.iter().map(|(name, _)| *name).collect();
+        bail!("there is no such step: there are {}", names.join(", "));
+    }
     let mut total = Count::default();
     let mut counted = Vec::new();
     let mut skipped = Vec::new();
-    for (name, step) in STEPS {
+    for (name, step) in STEPS.iter().filter(|(name, _)| chosen(name)) {
         println!("== {name}");
         let start = Instant::now();
         let outcome = step();
@@ -113,6 +127,14 @@ fn python() -> Result<Outcome> {
     // Compiled files would land among the sources otherwise.
     command.current_dir(run::root()).env("PYTHONDONTWRITEBYTECODE", "1");
     counted(run::tee(command.args(["-m", "unittest", "discover", "-s", folder]))?, unittest)
+}
+
+/// The Python package in a virtual environment with PyTorch.
+fn pytorch() -> Result<Outcome> {
+    match torch::tests()? {
+        Some(shown) => counted(shown, unittest),
+        None => Ok(Outcome::Skipped("pip could not install torch")),
+    }
 }
 
 fn doctests() -> Result<Outcome> {

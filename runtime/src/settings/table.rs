@@ -290,8 +290,9 @@ settings! {
         ["FAKEGPU_CLUSTER_REPORT_MARKDOWN_PATH" File("a file, or `0`, `off`, `none`")];
 }
 
-/// Names that begin like ours and belong to scripts of this project.
-pub(super) const OF_SCRIPTS: [&str; 1] = ["RINGCCL_BIN"];
+/// Names that begin like ours and belong to scripts of this project and to the Python package.
+pub(super) const OF_SCRIPTS: [&str; 4] =
+    ["RINGCCL_BIN", "RINGCCL_AS", "RINGCCL_TORCH_SHIM", "RINGCCL_TEST_TORCH"];
 
 /// Where buffers live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

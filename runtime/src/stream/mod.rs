@@ -170,8 +170,26 @@ impl Stream {
     /// - The buffers of the group stay borrowed, as its methods borrow them, until the result is there, also if it is
     ///   never asked for.
     pub unsafe fn launch(&self, group: Group<'_>) -> Result<Pending<()>, Error> {
+        // SAFETY: the caller's contract.
+        unsafe { self.launch_with(group, ()) }
+    }
+
+    /// As [`Stream::launch`], with something that is kept until the group is over and comes back with the result: what
+    /// keeps its buffers alive, where that is not borrowing. If nobody takes the result, it is dropped then, on
+    /// whatever thread has driven the group.
+    ///
+    /// # Errors
+    /// As [`Stream::launch`]; `payload` is dropped.
+    ///
+    /// # Safety
+    /// - As [`Stream::launch`], but the buffers only have to stay as long as `payload` is not dropped or given back.
+    pub unsafe fn launch_with<T: Send + 'static>(
+        &self,
+        group: Group<'_>,
+        payload: T,
+    ) -> Result<Pending<T>, Error> {
         let (tasks, bytes) = group.into_tasks()?;
-        self.queue(tasks, bytes, ())
+        self.queue(tasks, bytes, payload)
     }
 
     /// Queues a call of `function`, when everything before has ended. It runs on the thread that drives the stream, and
