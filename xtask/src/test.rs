@@ -52,9 +52,15 @@ const STEPS: &[Step] = &[
     ("nextest", nextest),
 ];
 
-/// Runs every step and stops at the first that fails. Ends with the number of tests on a line of its own.
+/// Steps that run only when they are named: they fetch 3 GB.
+const ON_REQUEST: &[&str] = &["pytorch"];
+
+/// Runs every step but those on request and stops at the first that fails. Ends with the number of tests on a line of its own.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let chosen = |name: &str| options.only.as_deref().is_none_or(|only| only == name);
+    let chosen = |name: &str| match options.only.as_deref() {
+        Some(only) => only == name,
+        None => !ON_REQUEST.contains(&name),
+    };
     if !STEPS.iter().any(|(name, _)| chosen(name)) {
         let names: Vec<_> = STEPS.iter().map(|(name, _)| *name).collect();
         bail!("there is no such step: there are {}", names.join(", "));

@@ -108,7 +108,7 @@ impl Pricer {
     }
 
     /// A pricer for the ranks of a cluster file, with `more` variables behind the file's; `None` if the file says too
-    /// little of its machines, see [`Places::of_cluster`].
+    /// little of its machines, see `Places::of_cluster`.
     ///
     /// # Errors
     ///
