@@ -23,7 +23,7 @@ fn descriptions_are_checked() {
     assert_eq!(code, Some(0));
     assert!(said.contains(": ok, ") && said.contains("a100x8_8hdr: 8 GPUs, 8 ports"), "{said}");
     for (name, says) in [
-        ("nvlink_one_way", ":1: a: GPU 0 has 4 NVLinks to GPU 1, but 2 lead back"),
+        ("nvlink_one_way", ":7: a.nvlink: GPU 0 has 4 NVLinks to GPU 1, but 2 lead back"),
         ("pcie_gen_seven", "a.numa[0][0].pcie_gen: "),
         ("cpu_unknown", "did you mean `amd`?"),
         ("two_problems", "has 2 problems"),
