@@ -55,7 +55,8 @@ const STEPS: &[Step] = &[
 /// Steps that run only when they are named: they fetch 3 GB.
 const ON_REQUEST: &[&str] = &["pytorch"];
 
-/// Runs every step but those on request and stops at the first that fails. Ends with the number of tests on a line of its own.
+/// Runs every step but those on request, and stops at the first that fails. Ends with the number of tests on a line of
+/// its own.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let chosen = |name: &str| match options.only.as_deref() {
         Some(only) => only == name,
