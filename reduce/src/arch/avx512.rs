@@ -54,6 +54,8 @@ macro_rules! memory {
     };
 }
 
+use memory;
+
 macro_rules! combine {
     ($($method:ident => $intrinsic:path),*) => {$(
         #[inline(always)]

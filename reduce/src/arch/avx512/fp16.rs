@@ -8,7 +8,7 @@ use std::arch::x86_64::*;
 
 use half::f16;
 
-use super::low_bits;
+use super::{low_bits, memory};
 use crate::dtype::DType;
 use crate::fp8::{F8E4M3, F8E5M2, NAN_CODE};
 use crate::kernel::{Call, Kernel, fold_all};
@@ -17,34 +17,8 @@ use crate::op::ReduceOp;
 
 /// The memory of a line that is held as its 64 bytes.
 macro_rules! image {
-    ($elem:ty, $mask:ty, $load_part:ident, $store_part:ident) => {
-        type Elem = $elem;
-        const STREAMS: bool = true;
-        const MASKS: bool = true;
-
-        #[inline(always)]
-        unsafe fn load(from: *const u8) -> Self {
-            // SAFETY: the caller vouches for 64 readable bytes.
-            unsafe { Self(_mm512_loadu_si512(from.cast())) }
-        }
-
-        #[inline(always)]
-        unsafe fn load_part(from: *const u8, elems: usize) -> Self {
-            // SAFETY: masked-out lanes are not accessed; the caller vouches for the others.
-            unsafe { Self($load_part(low_bits(elems) as $mask, from.cast())) }
-        }
-
-        #[inline(always)]
-        unsafe fn store(self, to: *mut u8) {
-            // SAFETY: the caller vouches for 64 writable bytes.
-            unsafe { _mm512_storeu_si512(to.cast(), self.0) }
-        }
-
-        #[inline(always)]
-        unsafe fn store_part(self, to: *mut u8, elems: usize) {
-            // SAFETY: masked-out lanes are not accessed; the caller vouches for the others.
-            unsafe { $store_part(to.cast(), low_bits(elems) as $mask, self.0) }
-        }
+    ($elem:ty, $mask:ty, $load:ident, $load_part:ident, $store:ident, $store_part:ident) => {
+        memory!($elem, $mask, __m512i, $load, $load_part, $store, $store_part);
 
         #[inline(always)]
         unsafe fn stream(self, to: *mut u8) {
@@ -106,7 +80,14 @@ macro_rules! halves {
 }
 
 impl Line for F16x32 {
-    image!(f16, u32, _mm512_maskz_loadu_epi16, _mm512_mask_storeu_epi16);
+    image!(
+        f16,
+        u32,
+        _mm512_loadu_epi16,
+        _mm512_maskz_loadu_epi16,
+        _mm512_storeu_epi16,
+        _mm512_mask_storeu_epi16
+    );
     halves!(sum => _mm512_add_ph, prod => _mm512_mul_ph, min => min_ph, max => max_ph);
 }
 
@@ -243,7 +224,14 @@ impl F8E4M3x64 {
 }
 
 impl Line for F8E4M3x64 {
-    image!(F8E4M3, u64, _mm512_maskz_loadu_epi8, _mm512_mask_storeu_epi8);
+    image!(
+        F8E4M3,
+        u64,
+        _mm512_loadu_epi8,
+        _mm512_maskz_loadu_epi8,
+        _mm512_storeu_epi8,
+        _mm512_mask_storeu_epi8
+    );
     by_halves!(min => min_ph, max => max_ph);
 
     #[inline(always)]
@@ -292,7 +280,14 @@ impl F8E5M2x64 {
 }
 
 impl Line for F8E5M2x64 {
-    image!(F8E5M2, u64, _mm512_maskz_loadu_epi8, _mm512_mask_storeu_epi8);
+    image!(
+        F8E5M2,
+        u64,
+        _mm512_loadu_epi8,
+        _mm512_maskz_loadu_epi8,
+        _mm512_storeu_epi8,
+        _mm512_mask_storeu_epi8
+    );
     by_halves!(sum => _mm512_add_ph, prod => _mm512_mul_ph, min => min_ph, max => max_ph);
 }
 
